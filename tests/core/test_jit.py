@@ -110,7 +110,7 @@ class Count(event.Listener):
     def on_end(self, event): pass
 event.register("numba:compile", Count())
 from triple import triple
-print(triple(14))
+print(triple(14), triple(0.5))
 """
 
 
@@ -125,12 +125,19 @@ def test_damaged_code_is_compiled_anew_and_never_run(tmp_path: Path) -> None:
         done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
         return done.stdout.split()
 
-    assert said() == ["compiled", "42"]
+    both = ["compiled", "compiled", "42", "1.5"]
+    assert said() == both
     for pattern, spoil in (
         ("*.nbc", lambda content: content.replace(content[len(content) // 2 :][:9], b"\x90" * 9)),
         ("*.nbi", lambda content: content[:-3] + b"???"),
     ):
-        (path,) = (tmp_path / "kept").rglob(pattern)
-        path.write_bytes(spoil(path.read_bytes()))
-        assert said() == ["compiled", "42"]
-    assert said() == ["42"]
+        for path in (tmp_path / "kept").rglob(pattern):
+            path.write_bytes(spoil(path.read_bytes()))
+        assert said() == both
+    assert said() == ["42", "1.5"]
+    one, other = (tmp_path / "kept").rglob("*.nbc")
+    whole, floats = one.read_bytes(), other.read_bytes()
+    one.write_bytes(floats)
+    other.write_bytes(whole)
+    assert said() == both
+    assert said() == ["42", "1.5"]

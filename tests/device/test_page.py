@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from legcf.data.ids import IdMap
 from legcf.device.page import write_folder, write_page
 from legcf.modelfile.attributes import Attributes, text_column
 from legcf.modelfile.served_model import ServedModel
@@ -129,6 +130,43 @@ def test_rules_variety_and_the_card(browser: Any, address: str) -> None:
         expect(page.locator("#tiles")).to_contain_text("toy")
         page.get_by_role("button", name="Switch between light and dark").click()
         assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_titles_ids_and_attributes_are_text_whatever_they_look_like(
+    browser: Any, alone: ServedModel, tmp_path: Path
+) -> None:
+    harm = "<img src=x onerror=harm()></script><script>harm()</script>\u2028\u202e${harm()}"
+    names = ["__proto__", "constructor", harm, "toString", "\u2028", "a\0b", "'\"><svg onload=harm()>"]
+    ids = [*names, *(f"i/{item}" for item in range(len(names), ITEMS))]
+    titles = [f"{harm} {'long ' * 10_000}", *(f"{name} title" for name in ids[1:])]
+    columns = {
+        name: text_column(np.arange(ITEMS), [names[item % len(names)] for item in range(ITEMS)], ITEMS)
+        for name in ("__proto__", harm)
+    }
+    card = {"name": harm, "__proto__": {"harmed": 1}, "curve": [], "metrics": {harm: harm}}
+    hostile = replace(alone, items=IdMap.of(ids, "item"), titles=titles, attributes=Attributes(columns), card=card)
+    hostile.save(tmp_path / "model.legcf")
+    write_page((tmp_path / "model.legcf").read_bytes(), tmp_path / "page.html")
+    with opened(browser, offline=True) as page:
+        page.goto((tmp_path / "page.html").as_uri())
+        expect(page.locator("#results > li")).to_have_count(20)
+        for name in ("constructor", "toString"):
+            pick(page, f"{name} title")
+        page.locator("#rules summary").click()
+        for place in range(len(columns)):
+            page.locator(f"#rule-{place}").select_option("__proto__")
+        expect(page.locator("#results .card-title").first).to_be_visible()
+        items = Scorer(hostile).recommend(
+            Request(items=["constructor", "toString"], filter=dict.fromkeys(columns, "__proto__"), k=20)
+        )
+        expect(page.locator("#results > li")).to_have_count(len(items))
+        assert page.locator("#results .card-title").all_text_contents() == [one.name for one in items]
+        page.locator("#item-search").fill("onload")
+        expect(page.locator("#item-options li").first).to_contain_text("<svg")
+        page.get_by_role("tab", name="Model").click()
+        expect(page.locator("#tiles")).to_be_visible()
+        assert page.locator("[onerror], [onload], #results script").count() == 0
+        assert page.evaluate("[typeof harm, ({}).harmed]") == ["undefined", None]
 
 
 def test_a_page_may_ask_nobody(browser: Any, address: str, base: str) -> None:

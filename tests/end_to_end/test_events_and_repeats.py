@@ -2,6 +2,7 @@
 """Kinds of events, dislikes and repeats, from a table to answers: as typed, from Python, from a file."""
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from legcf.evaluation.evaluate import evaluate
 from legcf.server.app import create_app
 from legcf.server.settings import Settings
 from legcf.server.state.event_log import EventLog
+from legcf.server.state.log_entries import new_event
 from tests.cli.typed import legcf
 
 WEIGHTS = "view=1,cart=3,buy=10,hide=-1"
@@ -141,6 +143,24 @@ def test_times_of_events_are_seconds_and_never_in_the_future(tmp_path: Path) -> 
     own = dict(zip(model.items.external(known.of(position)), _weights(known, position), strict=True))
     assert own["i4"] == pytest.approx(10)
     assert own["i0"] < 1e-6
+
+
+def test_a_clock_that_was_ahead_for_a_while_lets_nothing_fade(tmp_path: Path) -> None:
+    now = time.time()
+    frame = _events().with_columns(time=int(now) - 86_400 * (pl.int_range(pl.len()) % 90))
+    frame.write_csv(tmp_path / "e.csv")
+    options = ["--event-col", "type", "--event-weights", WEIGHTS, "--half-life", "30d", "--preset", "fast", "--quiet"]
+    assert legcf("train", tmp_path / "e.csv", *options, "--out", tmp_path / "run").code == 0
+    log = EventLog(tmp_path / "log", create=True)
+    times = {"i0": 1e10, "i4": now, "i8": 1e300, "i12": -1e300}  # as the server's own clock had it
+    log.write([[new_event("new", item, at=at, weight=1.0) for item, at in times.items()]])
+    log.close()
+    answer = legcf("update", tmp_path / "run", "--events", tmp_path / "log", "--out", tmp_path / "new", "--quiet")
+    assert answer.code == 0, answer.err
+    model = Recommender.load(tmp_path / "new").trained
+    assert model.metrics["weighed_at"] <= time.time()
+    assert model.known.weights is not None
+    assert np.median(model.known.weights) > 0.1
 
 
 def _weights(pairs: object, user: int) -> list[float]:

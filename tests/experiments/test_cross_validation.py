@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
+import json
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 import pytest
@@ -7,7 +10,7 @@ from scipy import stats
 from legcf import Recommender, UserError, cross_validate
 from legcf.data.interactions import Dataset
 from legcf.data.options import DataOptions
-from legcf.experiments.cross_validation import folded
+from legcf.experiments.cross_validation import CrossValidation, folded
 from tests.helpers import interactions, planted
 
 FAST = Recommender(preset="fast", method_options={"dim": 8})
@@ -62,6 +65,20 @@ def test_mean_deviation_and_paired_comparison() -> None:
         one.against(cross_validate(Recommender("popularity"), data, folds=2))
     with pytest.raises(UserError, match="not been fitted"):
         FAST.recommend()
+
+
+@pytest.mark.parametrize("damage", ["number", "kind", "zip", "bytes"])
+def test_damaged_folds_are_a_sentence(damage: str, tmp_path: Path) -> None:
+    cross_validate(Recommender("popularity"), planted(20, 20), folds=2).save(tmp_path / "folds")
+    content, values = (tmp_path / "folds" / name for name in ("folds.json", "per_user.npz"))
+    described, packed = json.loads(content.read_text()), bytearray(values.read_bytes())
+    if damage in ("number", "kind"):
+        described["folds"][1]["ndcg@20"] = "x" if damage == "number" else {}
+        content.write_text(json.dumps(described))
+    else:
+        values.write_bytes(packed[:-40] if damage == "zip" else packed[:60] + b"damaged" + packed[67:])
+    with pytest.raises(UserError, match="is damaged"):
+        CrossValidation.load(tmp_path / "folds")
 
 
 def test_bad_input() -> None:

@@ -162,7 +162,10 @@ def _vouch(path: Path) -> None:
 
 
 def _checked_ranking(trained: Any) -> None:
+    from legcf.scoring.run_files import summary
+
     assert trained.card
+    assert summary(trained.metrics)
     assert trained.ranking.histories.num_items == len(trained.items)
 
 

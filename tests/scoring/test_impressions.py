@@ -72,7 +72,16 @@ def test_an_impression_counts_half_after_its_half_life() -> None:
 
 @pytest.mark.parametrize(
     "asked",
-    [{"offset": -1}, {"offset": "2"}, {"shown": {"i/1": 1}, "damping": 2}, {"shown": {"i/1": np.nan}, "damping": 0.5}],
+    [
+        *(
+            {"offset": -1},
+            {"offset": "2"},
+            {"offset": False},
+            {"damping": 2},
+            {"shown": {"i/1": np.nan}, "damping": 0.5},
+        ),
+        *({"diversity": np.nan}, {"diversity": -1}, {"diversity": 2}, {"diversity": "0.5"}),
+    ],
 )
 def test_what_cannot_be_is_one_sentence(scorer: Scorer, asked: dict[str, Any]) -> None:
     with pytest.raises(UserError):

@@ -58,6 +58,12 @@ def test_overrides_stand_above_the_preset_and_the_preset_above_defaults() -> Non
         ({"overrides": {"method": {"width": 8}}}, "Unknown configuration key `method.width`"),
         ({"overrides": {"method": {"name": "full"}}}, "choose it with --method"),
         ({"overrides": {"training": {"epochs": -1}}}, "training.epochs = -1 is not possible"),
+        ({"overrides": {"training": {"seconds": float("inf")}}}, "training.seconds = inf is not possible"),
+        # what a model file cannot hold
+        ({"overrides": {"backbone": {"user_power": 5}}}, "backbone.user_power = 5 is not possible"),
+        ({"overrides": {"backbone": {"item_power": -1e300}}}, "backbone.item_power = -1e+300 is not possible"),
+        ({"overrides": {"ranking": {"half_life_items": 1e-300}}}, "half_life_items = 1e-300 is not possible"),
+        ({"overrides": {"ranking": {"repeat_weight": 1e300}}}, "ranking.repeat_weight = 1e+300 is not possible"),
         ({"overrides": {"method": {"update": "svd"}}}, "choose one of matching-pursuit, pinv, pinv-refit, or none"),
     ],
 )

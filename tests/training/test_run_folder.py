@@ -129,6 +129,10 @@ def edited(folder: Path, **values: object) -> None:
     write_json(folder / "model.json", {**read_json(folder / "model.json"), **values})
 
 
+def with_metrics(folder: Path, **values: object) -> None:
+    edited(folder, metrics={**read_json(folder / "model.json")["metrics"], **values})
+
+
 def with_far_items(folder: Path) -> None:
     """Right in every checksum, and beyond the end of what compiled loops read."""
     groups, facts = checkpoint.load(folder / "model.safetensors")
@@ -148,9 +152,17 @@ def with_far_items(folder: Path) -> None:
         lambda folder: edited(folder, config={**read_json(folder / "model.json")["config"], "ranking": 3}),
         lambda folder: edited(folder, config={**read_json(folder / "model.json")["config"], "seed": "x"}),
         lambda folder: edited(folder, config={**read_json(folder / "model.json")["config"], "training": [2]}),
+        lambda folder: edited(folder, curve=[True]),
+        lambda folder: with_metrics(folder, test="x"),
+        lambda folder: with_metrics(folder, validation={"ndcg@20": "x"}),
+        lambda folder: with_metrics(folder, storage_bytes=[]),
+        lambda folder: with_metrics(folder, seconds=3),
         with_far_items,
     ],
-    ids=["deep", "digits", "metrics", "curve", "configuration", "ranking", "seed", "training", "items"],
+    ids=[
+        *("deep", "digits", "metrics", "curve", "configuration", "ranking", "seed", "training"),
+        *("line", "test", "score", "bytes", "seconds", "items"),
+    ],
 )
 def test_edits_are_a_sentence(tmp_path: Path, spoil: Callable[[Path], object]) -> None:
     folder = tmp_path / "run"

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 class HistoryConfig(BackboneConfig):
     name: Literal["history"] = "history"
-    user_power: float = Field(0.5, description="a, how far long histories are shortened")
-    item_power: float = Field(0.5, description="b, how much less a popular item says about a user")
+    user_power: float = Field(0.5, ge=-4, le=4, description="a, how far long histories are shortened")
+    item_power: float = Field(0.5, ge=-4, le=4, description="b, how much less a popular item says about a user")
 
     @property
     def weighs_added_nodes(self) -> bool:

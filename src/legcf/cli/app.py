@@ -37,7 +37,10 @@ COMMANDS: Registry[Any] = Registry(
 )
 
 _ALLOCATIONS = 20_000  # between two looks for circles: with 700, imports take up to 0.1 s of 0.9 longer
-_LOST = "Another rank has not answered in time (LEGCF_RANK_TIMEOUT): --resume continues from the last checkpoint."
+_LOST = (
+    "Another rank has not answered in time (LEGCF_RANK_TIMEOUT), or has ended: --resume continues from the last"
+    " checkpoint."
+)
 
 
 def app_for(arguments: Sequence[str]) -> typer.Typer:
@@ -79,7 +82,7 @@ def main() -> None:
         print(f"legcf: {error.typed or error}", file=sys.stderr)
         sys.exit(2)
     except (MemoryError, RuntimeError, OSError, ImportError) as error:
-        is_lost = isinstance(error, RuntimeError) and "Timed out waiting" in str(error)  # of gloo
+        is_lost = isinstance(error, RuntimeError) and "gloo" in str(error)  # what ranks speak to each other by
         sentence = _LOST if is_lost else _shortage(error)
         if sentence is None:
             raise

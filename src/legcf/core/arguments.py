@@ -11,13 +11,20 @@ from legcf.core.errors import UserError
 _ARTICLES = {"user": "a user", "item": "an item"}
 
 
-def as_count(value: Any, what: str) -> int:
-    """Return a whole number of at least 1; `what` it counts begins the sentence of a refusal."""
+def as_count(value: Any, what: str, least: int = 1) -> int:
+    """Return a whole number of at least `least`; `what` it counts begins the sentence of a refusal."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
         raise UserError(f"{what} must be a whole number such as 10, not {value!r}.")
-    if value < 1:
-        raise UserError(f"{what} is {value}, and must be at least 1.")
+    if value < least:
+        raise UserError(f"{what} is {value}, and must be at least {least}.")
     return int(value)
+
+
+def check_shares(**shares: Any) -> None:
+    """Refuse what is no number from 0 to 1."""
+    for name, value in shares.items():
+        if not isinstance(value, int | float | np.number) or not 0 <= value <= 1:
+            raise UserError(f"{name} = {value!r} is not possible: it is a number from 0 to 1.")
 
 
 def as_list(values: Any, what: str) -> list[Any]:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Name the array types of the whole package, and add what numpy lacks."""
 
+import zipfile
+import zlib
 from collections.abc import Mapping
 from tokenize import TokenError
 from typing import Any
@@ -19,8 +21,11 @@ Positions = NDArray[np.integer]
 """Positions of users or items in their id maps."""
 Square = NDArray[np.float64]
 """A square matrix, to be solved with."""
-NPY_ERRORS = (ValueError, OSError, EOFError, KeyError, TypeError, SyntaxError, TokenError, OverflowError, MemoryError)
-"""What `np.load` raises for damaged files: their headers are Python, and say how much memory to take."""
+NPY_ERRORS = (
+    *(ValueError, OSError, EOFError, KeyError, TypeError, SyntaxError, TokenError, OverflowError, MemoryError),
+    *(zipfile.BadZipFile, zlib.error, NotImplementedError),
+)
+"""What `np.load` raises for damaged files: their headers are Python, and say how much memory to take; npz are zips."""
 
 _GRAM_ROWS = 2048  # that are turned into float64 at a time
 

@@ -16,7 +16,7 @@ from legcf.core.files import parse_json
 class Frozen(BaseModel):
     """Be the base of every configuration section."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class MethodConfig(Frozen):
@@ -170,9 +170,9 @@ class RankingConfig(Frozen):
     """λ, the ridge of the lists' regressions, in units of their mean diagonal"""
     list_user_power: float = Field(0.5, ge=0)
     """p: a user weighs degree^−p in these regressions"""
-    list_power: float = Field(0.0, ge=0)
+    list_power: float = Field(0.0, ge=0, le=4)
     """p: what a user's lists add is multiplied by degree^−p"""
-    list_weight: float = Field(0.5, gt=0)
+    list_weight: float = Field(0.5, gt=0, le=1000)
     """standard deviation of the lists' scores, as a multiple of that of the inner products"""
     list_candidates: int | None = Field(None, ge=1)
     """items that may speak for an item; null: many, and weights solved again for those kept"""
@@ -186,14 +186,14 @@ class RankingConfig(Frozen):
     half_life_items: float | Literal["auto"] | None = Field(None)
     """items of a user's history after which an item counts half as much as the last one, by the order of times; auto:
     chosen on validation pairs that are later; null: all count alike"""
-    repeat_weight: float | None = Field(None, ge=0)
+    repeat_weight: float | None = Field(None, ge=0, le=1000)
     """what an item adds to its own score for those who have it, as a multiple of the standard deviation of the inner
     products; null: what users have is not shown, or with `repeat` = allow chosen on validation"""
 
     @field_validator("half_life_items")
     @classmethod
     def _is_positive(cls, half_life: float | str | None) -> float | str | None:
-        if isinstance(half_life, float) and not 0 < half_life < float("inf"):
+        if isinstance(half_life, float) and not 1e-9 <= half_life <= 1e12:  # what a model file can hold
             raise ValueError("a half-life is a number of items above 0, auto or null")
         return half_life
 

@@ -95,7 +95,8 @@ def njit(cache: bool = False, **options: Any) -> Callable[[Callable[..., Any]], 
 
 
 class _CheckedFiles(IndexDataCacheFile):
-    """Keep compiled code with a checksum behind it: what is damaged is compiled anew, and never run."""
+    """Keep compiled code with a checksum behind it, and what it is: what is damaged, or of another function or other
+    types, is compiled anew, and never run. Two processes that compile at once may take the same file."""
 
     def _dump(self, content: Any) -> bytes:
         data: bytes = super()._dump(content)  # type: ignore[no-untyped-call]
@@ -115,7 +116,14 @@ class _CheckedFiles(IndexDataCacheFile):
 
     def save(self, key: Any, data: Any) -> None:
         with contextlib.suppress(OSError):  # a full disk: the next process compiles again
-            super().save(key, data)  # type: ignore[no-untyped-call]
+            super().save(key, (*self._name(key), data))  # type: ignore[no-untyped-call]
+
+    def load(self, key: Any) -> Any:
+        found = super().load(key)  # type: ignore[no-untyped-call]
+        return found[-1] if found is not None and found[:-1] == self._name(key) else None
+
+    def _name(self, key: Any) -> tuple[Any, ...]:
+        return self._index_name, self._source_stamp, key
 
 
 def _checked(data: bytes) -> Any:

@@ -86,7 +86,10 @@ class CrossValidation(notebook_repr.Shown):
         try:
             with np.load(folder / _PER_USER_FILE, allow_pickle=False) as archive:
                 per_user = {name: archive[name] for name in archive.files}
-            return cls(content["facts"], content["split"], content["folds"], per_user)
+            loaded = cls(content["facts"], content["split"], content["folds"], per_user)
+            if not all(np.isreal(value) for fold in loaded.folds for value in fold.values()) or not loaded.metrics:
+                raise ValueError("metrics are not numbers")
+            return loaded
         except (*NPY_ERRORS, AttributeError) as error:
             raise UserError(f"{folder} does not hold the folds of `legcf train --folds`, or is damaged.") from error
 

@@ -188,9 +188,10 @@ def _study(folder: Path, sampler: Any) -> Any:
     optuna = _optuna()
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # a refused trial is told in a line of ours, not in a traceback
     from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
+    from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 
     path = folder / "trials.journal"
+    _drop_cut_line(path, JournalFileSymlinkLock(str(path)))
     try:
         return optuna.create_study(
             storage=JournalStorage(JournalFileBackend(str(path))),
@@ -202,6 +203,17 @@ def _study(folder: Path, sampler: Any) -> Any:
         )
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
         raise UserError(f"{path} is damaged: choose another --out, or remove {folder} and search again.") from error
+
+
+def _drop_cut_line(path: Path, lock: Any) -> None:
+    """Drop a last line that a crash or a full disk cut off: the next would be written behind it, and neither read."""
+    lock.acquire()
+    try:
+        content = path.read_bytes() if path.exists() else b""
+        if b"\n" in content and not content.endswith(b"\n"):
+            os.truncate(path, content.rfind(b"\n") + 1)
+    finally:
+        lock.release()
 
 
 def prepare(request: SearchRequest, dataset: Dataset, folder: Path, trials: int) -> None:

@@ -43,8 +43,6 @@ class Fatigue:
     def __init__(
         self, items: IdMap, shown: Mapping[ExternalId, float], damping: float, max_shown: float | None
     ) -> None:
-        if not 0 <= damping <= 1:
-            raise UserError(f"damping = {damping} is not possible: it is a number from 0 to 1.")
         self._positions: Positions = items.positions(shown)
         self._counts: NDArray[np.float64] = np.array(list(shown.values()), dtype=np.float64)
         if not (np.isfinite(self._counts) & (self._counts >= 0)).all():

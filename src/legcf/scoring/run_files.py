@@ -19,7 +19,7 @@ DIGEST = "sha256"
 """Names the checksum of `MODEL`, in the description of a run and in the card of the file that answers for it."""
 SHOWN_METRICS = ("recall@20", "ndcg@20", "recall@10", "ndcg@10")
 """The metrics that a person looks for first."""
-_PARTS = ("config", "metrics", "curve")
+_NUMBERS = ("test", "validation", "seconds")  # of the metrics, whose values are numbers
 
 
 def open_answers(run: Path) -> Scorer | None:
@@ -32,8 +32,6 @@ def open_answers(run: Path) -> Scorer | None:
     if not (run / ANSWERS).exists() or not (run / DESCRIPTION).exists():
         return None
     described = read_description(run)
-    if not all(part in described for part in _PARTS):
-        return None
     scorer = Scorer.load(run / ANSWERS)
     return scorer if scorer.model.card.get(DIGEST) == described.get(DIGEST) else None
 
@@ -42,6 +40,17 @@ def read_description(folder: Path) -> dict[str, Any]:
     """Return model.json of a run, checked to be one."""
     description = read_json(folder / DESCRIPTION)
     check_format(folder / DESCRIPTION, description)
+    try:
+        metrics, name = description["metrics"], description["config"]["method"]["name"]
+        numbers = [one for key in _NUMBERS for one in metrics[key].values()]
+        for line in description["curve"]:
+            numbers += [line["epoch"], line["seconds"], line.get("validation", {}).get("ndcg@20", 0)]
+        is_whole = all(isinstance(one, int | float) for one in numbers) and isinstance(name, str)
+        summary(metrics)
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError):
+        is_whole = False
+    if not is_whole:
+        raise UserError(f"{folder / DESCRIPTION} is damaged; take another copy or train again.")
     return dict(description)
 
 

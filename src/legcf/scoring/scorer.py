@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core import notebook_repr
-from legcf.core.arguments import as_count
+from legcf.core.arguments import as_count, check_shares
 from legcf.core.arrays import FloatArray, Positions
 from legcf.core.errors import UserError
 from legcf.data.ids import ExternalId, IdMap
@@ -168,8 +168,8 @@ class Scorer(notebook_repr.Shown):
         Returns:
             The best items, as `recommend` gives them.
         """
-        as_count(request.k, _NUMBER)
-        offset = as_count(request.offset, "The offset") if request.offset else 0
+        k, offset = as_count(request.k, _NUMBER), as_count(request.offset, "The offset", least=0)
+        check_shares(diversity=request.diversity, damping=request.damping)
         seen = profile.history if self.model.excludes_seen(request.exclude_seen) else _NONE
         left_out = np.concatenate([self.model.items.positions(request.deny), hidden, seen, profile.disliked])
         inside = allowed_items(self.model.attributes, request.filter) if request.filter else None
@@ -183,10 +183,10 @@ class Scorer(notebook_repr.Shown):
             fatigue = Fatigue(self.model.items, request.shown, request.damping, request.max_shown)
             fatigue.damp(scores)
             left_out, order = np.concatenate([left_out, fatigue.left_out]), None
-        candidates, end = Candidates(scores, left_out, inside, order), request.k + offset
+        candidates, end = Candidates(scores, left_out, inside, order), k + offset
         vectors = self.model.item_rows.vectors if request.diversity else None
         caps = partial(Caps, self.model.attributes, request.cap) if request.cap or request.diversity else None
-        positions, values = choose_list(candidates, vectors, request.k, end, request.diversity, caps)
+        positions, values = choose_list(candidates, vectors, k, end, request.diversity, caps)
         return _named(self.model.items, self.model.titles, positions[offset:], values[offset:], self.fallback(profile))
 
     def fallback(self, profile: UserProfile) -> Literal["popular"] | None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Declare queries, bodies and answers of the API, with their limits and an example each."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Required
 
 from pydantic import (
     BaseModel,
@@ -190,28 +190,26 @@ class AskMany(_Strict):
 
 
 _EVENT_ID = "Yours, unique: what is sent again under the same id is counted once. Without one every sending counts."
-
-
 _WHEN = "When it was, in seconds since 1970.  [default: now]"
+_KIND = "What it was, such as view or buy: one of `--event-weights` of the training."
+_WEIGHT = "How much it counts, whatever its kind; below 0 is a dislike.  [default: as the average]"
+_EventId = Annotated[str, Field(min_length=1, max_length=200)]
+_Kind = Annotated[str, Field(min_length=1, max_length=100)]
+_Weight = Annotated[_Real, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
 _Moment = Annotated[_Real | None, Field(ge=0, le=1e11, description=_WHEN, allow_inf_nan=False)]
 
 
-class NewEvent(_Strict):
-    user: Id
-    item: Id
-    id: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(None, description=_EVENT_ID)
-    time: _Moment = None
+class NewEvent(TypedDict, total=False):
+    """Report that a user took an item. A request has a thousand, and dictionaries are read faster than models."""
 
-    kind: Annotated[str, Field(min_length=1, max_length=100)] | None = Field(
-        None, description="What it was, such as view or buy: one of `--event-weights` of the training."
-    )
-    weight: _Real | None = Field(
-        None,
-        ge=-1e6,
-        le=1e6,
-        description="How much it counts, whatever its kind; below 0 is a dislike.  [default: as the average]",
-        allow_inf_nan=False,
-    )
+    __pydantic_config__ = ConfigDict(extra="forbid")  # type: ignore[misc]
+
+    user: Required[Id]
+    item: Required[Id]
+    id: Annotated[_EventId | None, Field(description=_EVENT_ID)]
+    time: _Moment
+    kind: Annotated[_Kind | None, Field(description=_KIND)]
+    weight: Annotated[_Weight | None, Field(description=_WEIGHT)]
 
 
 class TakenBackQuery(BaseModel):
@@ -219,7 +217,7 @@ class TakenBackQuery(BaseModel):
 
     user: Annotated[UserId, Field(max_length=512)]
     item: Annotated[str, Field(max_length=512, description="An item's id; any characters.", examples=["tea-green"])]
-    id: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(None, description=_EVENT_ID)
+    id: _EventId | None = Field(None, description=_EVENT_ID)
 
 
 class NewEvents(_Strict):

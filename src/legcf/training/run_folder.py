@@ -218,9 +218,6 @@ def load_model(folder: Path) -> TrainedModel:
         if groups.get("dislikes"):
             dislikes = _interactions(groups["dislikes"], len(users), len(items))
             ranking = replace(ranking, dislikes=dislikes)
-        metrics, curve = description["metrics"], description["curve"]
-        if not isinstance(metrics, dict) or not isinstance(curve, list):
-            raise TypeError("its metrics are not an object, or its curve is not a list")
         features = None
         if groups.get("features"):
             coder = FeatureCoder.from_json(description["features"]["coder"])
@@ -236,8 +233,9 @@ def load_model(folder: Path) -> TrainedModel:
         raise UserError(f"{folder} is damaged ({reason}); take another copy or train again.") from error
     base = load_model(folder / _BASE) if (folder / _BASE / DESCRIPTION).exists() else None
     return TrainedModel(
-        model, ranking, known, config, users, items, titles, metrics, curve, features, user_encoder, base
-    )
+        model, ranking, known, config, users, items, titles, description["metrics"], description["curve"], features,
+        user_encoder, base,
+    )  # fmt: skip
 
 
 def read_vectors(path: Path, counts: tuple[int, int], width: int) -> tuple[FloatArray, FloatArray]:

@@ -2,6 +2,7 @@
 """Read what a server has logged, for an update: every event and every described item that a run does not know yet."""
 
 import sqlite3
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,8 +60,9 @@ def new_events(folder: Path | str, trained: TrainedModel) -> Reported:
     finally:
         log.close()
     pairs = frame.with_columns(
-        # not to be guessed: a log has seconds since 1970
-        (pl.col(FrameColumns.TIME) * 1e6).cast(pl.Int64).cast(pl.Datetime("us")),
+        # Not to be guessed: a log has seconds since 1970. A later time than now is of a clock that was set back since,
+        # and nothing else would count beside it, for half-lives begin with the latest time.
+        (pl.col(FrameColumns.TIME).clip(0, time.time()) * 1e6).cast(pl.Int64).cast(pl.Datetime("us")),
         _as_in(trained.users, frame[FrameColumns.USER]),
         _as_in(trained.items, frame[FrameColumns.ITEM]),
     )

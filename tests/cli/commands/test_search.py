@@ -48,6 +48,17 @@ def test_search_resumes_and_writes_a_preset(folder: Path, tmp_path: Path) -> Non
     assert json.loads((tmp_path / "run" / "config.json").read_text())["method"]["dim"] == 8
 
 
+def test_a_line_that_was_cut_off_costs_its_trial_alone(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "search"
+    assert legcf("search", folder, "--out", out, *SMALL, *RATES, "--trials", 2, "--quiet").code == 0
+    journal = out / "trials.journal"
+    journal.write_bytes(journal.read_bytes()[:-9])
+    for _ in range(2):
+        found = legcf("search", folder, "--out", out, *SMALL, *RATES, "--trials", 3, "--quiet")
+        assert found.code == 0, found.err
+    assert sum(trial.value is not None for trial in trials(out)) >= 2
+
+
 def test_bad_trials_are_pruned(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With trainings whose score is their learning rate."""
 

@@ -101,7 +101,7 @@ def test_only_a_prepared_folder_is_replaced(tmp_path: Path) -> None:
     assert (precious / "train.txt").read_text() == "1 2\n"
 
 
-@pytest.mark.parametrize("damage", ["version", "format", "cut", "missing", "json", "pickle", "ids"])
+@pytest.mark.parametrize("damage", ["version", "format", "cut", "missing", "json", "pickle", "ids", "options", "kept"])
 def test_damaged_folders_are_refused(damage: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     prepare_source(write_table(tmp_path, "ratings.csv"), out, quiet=True)
@@ -115,6 +115,9 @@ def test_damaged_folders_are_refused(damage: str, tmp_path: Path) -> None:
         (out / "train.items.npy").write_bytes(content[:-4])
     elif damage == "missing":
         (out / "test.indptr.npy").unlink()
+    elif damage in ("options", "kept"):
+        provenance = {**manifest["provenance"], damage: {"rows": None} if damage == "kept" else "ratio"}
+        (out / "manifest.json").write_text(json.dumps({**manifest, "provenance": provenance}))
     elif damage == "json":
         (out / "manifest.json").write_text("{")
     elif damage == "pickle":

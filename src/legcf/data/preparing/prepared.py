@@ -89,7 +89,9 @@ def open_prepared(folder: Path, options: DataOptions | None = None) -> Dataset:
         )
     try:
         dataset = _assemble(folder, manifest)
-        recorded = manifest["provenance"]["options"]
+        recorded, kept = manifest["provenance"]["options"], manifest["provenance"].get("kept", {})
+        if not isinstance(recorded, dict) or not all(isinstance(kept[key], int) for key in kept if key != "times"):
+            raise ValueError("what was kept is not written in numbers")
         # Of many pairs the recorded hash stands in for hashing them again at every start; `verify` does that.
         if dataset.train.num_pairs <= _FEW_PAIRS and dataset.content_hash != manifest["content_hash"]:
             raise ValueError("pairs or ids are not those that were prepared")

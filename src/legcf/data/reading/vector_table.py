@@ -5,7 +5,6 @@ A file holds two matrices, users and items, or one. The suffix decides the forma
 """
 
 import zipfile
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -108,7 +107,7 @@ def _read_npz(path: Path) -> VectorTable:
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (*NPY_ERRORS, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+    except NPY_ERRORS as error:
         raise _unreadable(path, error) from error
     # What is no matrix belongs to something else: an `implicit` model stores its settings beside its factors.
     return _sides({name: array for name, array in arrays.items() if array.ndim == 2}, path, ordered=True)

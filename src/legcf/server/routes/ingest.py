@@ -36,6 +36,7 @@ from legcf.server.state.log_entries import (
 )
 from legcf.server.state.records import Records
 
+_AT_ONCE = 250  # events of a request, of which a thousand take milliseconds; then others go in between
 _CLOCKS_DIFFER = 86_400.0  # seconds that a clock of another machine may be ahead
 
 
@@ -50,15 +51,15 @@ def _known_weights(text: str | None) -> Mapping[str, float]:
 
 def _weight(event: schemas.NewEvent, card: Mapping[str, Any]) -> float | None:
     """Return how much an event counts: as it says, else as the model was trained to weigh its kind."""
-    weight, metrics = event.weight, card.get("metrics")
-    if weight is None and event.kind is not None:
+    weight, kind, metrics = event.get("weight"), event.get("kind"), card.get("metrics")
+    if weight is None and kind is not None:
         known = metrics.get(EVENT_WEIGHTS) if isinstance(metrics, dict) else None
         weights = _known_weights(known if isinstance(known, str) else None)
-        weight = weights.get(event.kind, weights.get(OTHER_KINDS))
+        weight = weights.get(kind, weights.get(OTHER_KINDS))
         if weight is None:
             kinds = ", ".join(weights)[:200] or "none"
             raise UserError(
-                f"This model has no weight for events of the kind {event.kind!r} (it knows {kinds}): send a `weight`."
+                f"This model has no weight for events of the kind {kind!r} (it knows {kinds}): send a `weight`."
             )
     if weight == TAKEN_BACK:
         raise UserError("An event of weight 0 says nothing: leave it out, or take one back by DELETE /interactions.")
@@ -105,14 +106,14 @@ class IngestApi:
     async def interactions(self, request: HttpRequest) -> Response:
         events = (await read_body(request, schemas.NewEvents)).events
         loaded = self._services.manager.current
-        await asyncio.sleep(0)  # a thousand take milliseconds to read, and to note down: others go in between
-        weights = [_weight(one, loaded.scorer.model.card) for one in events]
-        entries = [
-            new_event(str(one.user), str(one.item), one.id or name, _time(one.time), one.kind, weight)
-            for one, name, weight in zip(events, new_names(len(events)), weights, strict=True)
-        ]
+        card, entries = loaded.scorer.model.card, list[Event]()
+        for e, name in zip(events, new_names(len(events)), strict=True):
+            if len(entries) % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+            weight, user, item = _weight(e, card), str(e["user"]), str(e["item"])
+            entries.append(Event(e.get("id") or name, user, item, _time(e.get("time")), e.get("kind"), weight))
         await asyncio.sleep(0)
-        return await self._acknowledged(entries, [one.item for one in events])
+        return await self._acknowledged(entries, [one["item"] for one in events])
 
     async def take_back(self, request: HttpRequest) -> Response:
         query = read_query(request, schemas.TakenBackQuery)
@@ -128,9 +129,9 @@ class IngestApi:
 
     async def impressions(self, request: HttpRequest) -> Response:
         pages = (await read_body(request, schemas.Impressions)).impressions
-        kept = await self._write(
-            [Impression(str(page.user), str(item), _time(page.time)) for page in pages for item in page.items]
-        )
+        await asyncio.sleep(0)
+        timed = [(str(page.user), _time(page.time), page.items) for page in pages]
+        kept = await self._write([Impression(user, str(item), at) for user, at, items in timed for item in items])
         return Json({"model": self._services.manager.current.tag, "kept": kept})
 
     async def item(self, request: HttpRequest) -> Response:

@@ -185,9 +185,9 @@ class EventLog:
                         is_deleting = True
                         rows.count += 1
                     elif isinstance(entry, Change):
-                        rows.add("availability (item, available, time)", entry.item, entry.available, entry.time)
+                        rows.add("availability (item, available, time)", *entry)
                     elif isinstance(entry, Impression):
-                        rows.add(_IMPRESSIONS, entry.user, entry.item, entry.time)
+                        rows.add(_IMPRESSIONS, *entry)
                     elif isinstance(entry, Described):
                         features = json.dumps(dict(entry.features))
                         rows.add(_ITEMS, entry.item, features, entry.title, entry.time)
@@ -196,7 +196,7 @@ class EventLog:
                             rows.add(_ITEMS, entry.item, _NO_FEATURES, None, entry.time)
                     elif entry.id not in logged_ids:
                         logged_ids.add(entry.id)
-                        rows.add(_EVENTS, entry.id, entry.user, entry.item, entry.time, entry.kind, entry.weight)
+                        rows.add(_EVENTS, *entry)
                 counts.append(rows.count - before)
             shown_to = list({row[0] for row in rows.of.get(_IMPRESSIONS, ())})
             self._insert_all(rows)

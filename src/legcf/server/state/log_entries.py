@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Name what is written into the event log: each entry is a report, or takes reports back."""
+"""Name what is written into the event log: each entry is a report, or takes reports back.
+
+They are tuples, which are made in a third of the time that frozen data classes take: a request brings a thousand.
+"""
 
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 TAKEN_BACK = 0.0
 """The weight of an event after which earlier ones of the same user and item count no more."""
@@ -13,8 +15,7 @@ TAKEN_BACK = 0.0
 _NAME_BYTES = 16  # at random: no two events get the same
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """Record that a user took an item. Ids are text, whatever they are in the model; `time` is seconds since 1970.
 
     `kind` is what it was called. A `weight` below 0 is a dislike, `TAKEN_BACK` takes back what was before it; None
@@ -29,8 +30,7 @@ class Event:
     weight: float | None = None
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """Record that an item went out of stock, or came back."""
 
     item: str
@@ -38,8 +38,7 @@ class Change:
     time: float
 
 
-@dataclass(frozen=True)
-class Described:
+class Described(NamedTuple):
     """Record what an item is like, by the names of the features that a model learnt from."""
 
     item: str
@@ -48,16 +47,14 @@ class Described:
     time: float
 
 
-@dataclass(frozen=True)
-class Withdrawn:
+class Withdrawn(NamedTuple):
     """Take back what was said of an item by `Described`."""
 
     item: str
     time: float
 
 
-@dataclass(frozen=True)
-class Impression:
+class Impression(NamedTuple):
     """Record that a user was shown an item."""
 
     user: str
@@ -65,16 +62,14 @@ class Impression:
     time: float
 
 
-@dataclass(frozen=True)
-class DeletedUser:
+class DeletedUser(NamedTuple):
     """Delete all that the log has of a user; what model files have of it is not used from then on."""
 
     user: str
     time: float
 
 
-@dataclass(frozen=True)
-class DeletedItem:
+class DeletedItem(NamedTuple):
     """Delete all that the log has of an item, and never recommend it until it is said to be available."""
 
     item: str
