@@ -87,11 +87,12 @@ def source(data: Path) -> tuple[Any, Any]:
 
 def model_files(data: Path, dataset: Any, seed: int, sizes: list[str]) -> Iterator[tuple[str, ComparisonRow]]:
     """Model files of several sizes; a size that cannot hold the items says so."""
+    from sizes_together import SharedWork
+
     from legcf.core.errors import UserError
     from legcf.training.loop import TrainingOptions
     from legcf.training.registry import resolve
     from legcf.training.run import train
-    from legcf.training.shared_work import SharedWork
 
     work = SharedWork()
     name, options = source(data)

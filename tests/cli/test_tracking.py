@@ -46,7 +46,7 @@ def test_mlflow(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_bad_input(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "run"
-    assert "tensorboard, mlflow" in refused("train", folder, "--out", out, "--log", "paper", *QUICK)
+    assert "mlflow, tensorboard" in refused("train", folder, "--out", out, "--log", "paper", *QUICK)
     for package, name in (("torch.utils.tensorboard", "tensorboard"), ("mlflow", "mlflow")):
         monkeypatch.setitem(sys.modules, package, None)
         assert f"pip install 'legcf[{name}]'" in refused("train", folder, "--out", out, "--log", name, *QUICK)

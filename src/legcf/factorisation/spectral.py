@@ -21,18 +21,20 @@ _FEW_USERS = 1024  # up to whom exact vectors take less time
 _LEAST_VALUE = 1e-5  # of the largest singular value: directions below it are nothing but rounding
 
 
-def singular_vectors(train: Interactions, width: int, rng: np.random.Generator, rounds: int = _ROUNDS) -> FloatArray:
+def singular_vectors(
+    train: Interactions, width: int, rng: np.random.Generator, rounds: int | None = None
+) -> FloatArray:
     """Return Q (items × width), largest singular value first; fewer columns where the data has no more.
 
-    `rounds` of the power iteration: the more, the nearer they are to the exact ones, which few users have at once.
+    `rounds` of the power iteration: the more, the nearer they are to the exact ones, which few users have without it.
     """
-    if train.num_users <= _FEW_USERS:
+    if rounds is None and train.num_users <= _FEW_USERS:
         return _exact(degree_normalised(train), min(width, train.num_items, train.num_users))
     local = distributed.local_rows(distributed.row_partition(train.indptr))
     scaled = Operator(degree_normalised(train)[local], symmetric=False)
     columns = min(width + _MORE, train.num_items, train.num_users)
     basis: FloatArray = rng.standard_normal((train.num_items, columns)).astype(np.float32)
-    for _ in range(rounds):
+    for _ in range(rounds or _ROUNDS):
         basis = np.linalg.qr(distributed.all_reduce_sum(scaled.transposed.times(scaled.times(basis))))[0].astype(
             np.float32
         )

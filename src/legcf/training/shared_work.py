@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Share work between runs on the same data: those that differ in the size of their file alone have the same first
-values, list settings and training, which are most of the work.
+"""Share work between the parts of a run, and between runs on the same data (`benchmarks/sizes_together.py`).
 
 Whatever a result depends on is in its key, the generator included. So a run that shares work ends with the numbers it
-ends with on its own; what is recalled is not reported again.
+ends with on its own.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -93,48 +91,8 @@ class Work:
         session.run()
 
 
-class SharedWork(Work):
-    """Remember results of earlier runs for as long as it lives; tables are among them, so it takes memory."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._results: dict[tuple[int, str], tuple[object, Any]] = {}
-
-    def forget(self, fitter: ListFitter | None) -> None:
-        super().forget(None)  # lists of another size are made of the same
-
-    def once(self, train: Interactions, key: str, make: Callable[[], _Result]) -> _Result:
-        whole_key = id(train), key
-        if whole_key not in self._results:
-            self._results[whole_key] = train, make()  # kept with the pairs: their id must stay theirs
-        result: _Result = self._results[whole_key][1]
-        return result
-
-    def fill(self, layer: Any, train: Interactions, rng: np.random.Generator) -> None:
-        def make() -> tuple[dict[str, Any], Any]:
-            super(SharedWork, self).fill(layer, train, rng)
-            return _copied(layer), rng.bit_generator.state
-
-        key = f"first values {layer.config.model_dump_json()} {rng.bit_generator.state}"
-        values, state_after = self.once(train, key, make)
-        layer.load_state_dict(values)
-        rng.bit_generator.state = state_after
-
-    def run(self, session: RunSession) -> None:
-        def make() -> tuple[Any, dict[str, Any]]:
-            session.run()
-            return deepcopy(session.state), _copied(session.model)
-
-        state, weights = self.once(session.dataset.train, without_size(session.config, "trained"), make)
-        session.jump_to(deepcopy(state), weights)
-
-
 def without_size(config: RunConfig, result: str) -> str:
     """Return a key for a result that does not depend on the size of the file."""
     content = config.to_json()
     del content["ranking"]["bytes"]
     return f"{result} {json.dumps(content, sort_keys=True)}"
-
-
-def _copied(part: Any) -> dict[str, Any]:
-    return {name: deepcopy(values) for name, values in part.state_dict().items()}

@@ -164,7 +164,7 @@ def test_export_numbers_text_ids(run: Run, tmp_path: Path) -> None:
         (("fetch", "no-such-name"), "known are gowalla"),
         (("fetch", "movielens-small"), "needs no download"),
         (("generate", "made"), "--preset"),
-        (("generate", "made", "--preset", "tiny"), "choose one of yelp2020"),
+        (("generate", "made", "--preset", "tiny"), "choose one of 1e8, amazon-book, yelp2020"),
         (("generate", "graph", "--preset", "yelp2020"), "exists"),
         (("info", "graph", "--k-core", "-1"), "--k-core -1 is not possible"),
     ],

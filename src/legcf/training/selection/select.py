@@ -24,7 +24,8 @@ from legcf.ranking.ranking import Ranking
 from legcf.ranking.score import Lead, lead
 from legcf.ranking.selection_policy import SelectionPolicy, is_improvement
 from legcf.training.build import Model
-from legcf.training.selection.table_search import FEW_USERS, SOME_USERS, Build, Candidate, Race, TableSearch, sizes
+from legcf.training.selection.candidates import FEW_USERS, SOME_USERS, Build, Candidate, Race
+from legcf.training.selection.table_search import TableSearch, sizes
 from legcf.training.session import FIND_ALPHA, TRAINING, Deadline, OutOfTime
 from legcf.training.session import RunSession as Session
 from legcf.training.shared_work import Work, without_size
