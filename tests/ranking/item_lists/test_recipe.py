@@ -75,5 +75,5 @@ def test_weights_are_the_same_where_no_gains_are_asked_for() -> None:
 
 def test_an_item_has_fewer_candidates_where_a_file_holds_few_entries_or_pairs_are_few() -> None:
     few, many = (random_interactions(100, 60, share, seed=0) for share in (0.07, 0.5))
-    assert [candidate_count(many, size) for size in (1_000, 6_000, 60_000, None)] == [50, 100, 200, 200]
-    assert [candidate_count(few, size) for size in (1_000, 6_000, None)] == [50, 10 * few.num_pairs // 60, 200]
+    assert [candidate_count(many, size) for size in (1_000, 6_000, 60_000, None)] == [64, 100, 200, 200]
+    assert [candidate_count(few, size) for size in (1_000, 6_000, None)] == [64, 10 * few.num_pairs // 60, 200]
