@@ -89,7 +89,8 @@ class Study:
 
         for _ in range(LAPS if len(views) > 1 else 1):
             for place in range(len(weights)):
-                weights[place] = climb(_one(score, weights, place), weights[place], LEAST, MOST, WEIGHT_STEPS)
+                for factor in WEIGHT_STEPS:
+                    weights[place] = climb(_one(score, weights, place), weights[place], LEAST, MOST, factor)
         metrics, found = self.others.scored(self._joined(views, lists, weights))
         facts = {"vectors": taken, "entries": entries, "weights": [round(weight, 3) for weight in weights]}
         return {"recall@20": metrics["recall@20"], "ndcg@20": metrics["ndcg@20"], **facts}, found

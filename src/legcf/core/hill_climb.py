@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Search for the best positive setting by trying: as simple as searching gets, and the same every time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 
 
@@ -10,16 +10,23 @@ def climb(
     start: float,
     least: float = 0.0,
     most: float = float("inf"),
-    steps: tuple[float, ...] = (2.0,),
+    factor: float = 2.0,
 ) -> float:
-    """Double or halve from `start` while the score gains; no value is tried twice, none beyond the bounds.
-
-    Further `steps`, each smaller than the one before, go on from the best.
-    """
+    """Multiply or divide from `start` while the score gains; no value is tried twice, none beyond the bounds."""
     score = cache(score)
     best = start
-    for step in steps:
-        for factor in (step, 1 / step):
-            while least <= best * factor <= most and score(best * factor) > score(best):
-                best *= factor
+    for step in (factor, 1 / factor):
+        while least <= best * step <= most and score(best * step) > score(best):
+            best *= step
     return best
+
+
+def peak(scores: Mapping[float, float], best: float) -> float:
+    """Return where a parabola through the best value and the half and the double of it is highest, in logarithms.
+
+    Three scores know more than the best of them, so luck moves it less. Without a neighbour it is the best value itself.
+    """
+    half, double = scores.get(best / 2), scores.get(2 * best)
+    if half is None or double is None or half == scores[best] == double:
+        return best
+    return float(best * 2 ** (0.5 * (half - double) / (half - 2 * scores[best] + double)))

@@ -24,8 +24,8 @@ _FIRST_ALPHA = 10.0  # in the middle of what was best: 5 on LastFM, 10 on Yelp20
 _HIDDEN = 0.1  # share of the training pairs that α is scored by; not measured, nor are the next two
 _EVAL_USERS = 5000  # 2,000 chose 10 in place of 20 for one of three seeds of Gowalla, which cost 1 % of recall
 # Trials are scored by NDCG at 100, by sums over histories. With six seeds those of three rounds choose 20 on Gowalla
-# (once 40) and 10 on Yelp2018 (once 5). NDCG at 20 once chose 20 on Yelp2018, which cost 4 % on test; users' own vectors
-# chose 20, 10 and 5 on three splits of Gowalla's training and validation pairs, which cost up to 2 % on test.
+# (once 40) and 10 on Yelp2018 (once 5). NDCG at 20 chose 20 on Yelp2018 with one, which cost 4 % on test; users' own
+# vectors chose 20, 10 and 5 on three splits of Gowalla's training and validation pairs, which cost up to 2 % on test.
 _TRIAL_LENGTH = 100
 _TRIAL_ROUNDS = 3
 _ROWS_DRAWN = 2**16

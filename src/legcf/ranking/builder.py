@@ -20,7 +20,6 @@ from legcf.ranking.popularity import with_popularity
 from legcf.ranking.precision import as_stored
 from legcf.ranking.ranking import Ranking
 
-_WEIGHT_STEPS = (2.0, 2.0**0.5)  # factors by which the final list weight is climbed; finer ones were not measured
 BIAS_BYTES = 2  # of what a file adds to an item's scores
 _NOTHING_TO_CHOOSE = {"search_representation": False, "fit_lists": False}
 
@@ -109,7 +108,7 @@ class RankingBuilder:
         """Add these lists, with the best weight where the configuration leaves it to the objective."""
         fitter = self._fitter_for(ranking)
         if objective is not None and config.fit_weight:
-            weight, _ = fitter.weighed(ranking, lists, config.list_weight, objective, config, _WEIGHT_STEPS)
+            weight, _ = fitter.weighed(ranking, lists, config.list_weight, objective, config, between=True)
             config = config.model_copy(update={"list_weight": weight})
         return BuiltRanking(
             fitter.added(ranking, lists, config.list_weight), config.model_copy(update=_NOTHING_TO_CHOOSE)

@@ -90,7 +90,7 @@ def _best(config: ItemKnnConfig, dataset: Dataset) -> tuple[ItemKnnConfig, Ranki
             best = ndcg, trial, ranking
         return ndcg
 
-    climb(score, _FIRST_SHRINKAGE, _LEAST_SHRINKAGE, _MOST_SHRINKAGE, steps=(_STEP,))
+    climb(score, _FIRST_SHRINKAGE, _LEAST_SHRINKAGE, _MOST_SHRINKAGE, _STEP)
     assert best is not None
     return best[1:]
 

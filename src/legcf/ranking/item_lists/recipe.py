@@ -14,7 +14,7 @@ import numpy as np
 
 from legcf.core.arrays import FloatArray, Positions
 from legcf.core.config import RankingConfig
-from legcf.core.hill_climb import climb
+from legcf.core.hill_climb import climb, peak
 from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.ridge import (
@@ -172,17 +172,17 @@ class ListFitter:
         start: float,
         objective: Objective,
         reported: RankingConfig,
-        steps: tuple[float, ...] = (2.0,),
+        between: bool = False,
     ) -> tuple[float, float]:
-        """Return the weight with the best score, and that score."""
+        """Return the weight with the best score, and that score; a weight `between` those that are tried, if asked."""
         scores: dict[float, float] = {}
 
         def score(weight: float) -> float:
             scores[weight] = self.score(ranking, lists, weight, objective, reported)
             return scores[weight]
 
-        best = climb(score, start, _LEAST_WEIGHT, _MOST_WEIGHT, steps)
-        return best, scores[best]
+        best = climb(score, start, _LEAST_WEIGHT, _MOST_WEIGHT)
+        return (peak(scores, best) if between else best), scores[best]
 
     def score(
         self, ranking: Ranking, lists: ItemLists, weight: float, objective: Objective, reported: RankingConfig
