@@ -22,14 +22,14 @@ def ranking() -> Ranking:
 
 
 def lightest(ranking: Ranking, trial: dict[str, Any]) -> float:
-    return -abs(trial["weight"] - 0.25)
+    return -float(np.log2(trial["weight"] / 0.25) ** 2)
 
 
 def test_an_objective_chooses_and_the_builder_stays_as_it_was(ranking: Ranking) -> None:
     settings = RankingConfig(lists=4, fit_lists=True)
     builder = RankingBuilder(settings, fitter=ListFitter(ranking.histories))
     built = builder.build(ranking, lightest)
-    assert built.config.list_weight == 0.25
+    assert built.config.list_weight == pytest.approx(0.25)
     assert not built.config.fit_lists
     assert builder.config is settings
     again = replace(builder, config=built.config).build(ranking, None)

@@ -24,7 +24,7 @@ def climb(
 def peak(scores: Mapping[float, float], best: float) -> float:
     """Return where a parabola through the best value and the half and the double of it is highest, in logarithms.
 
-    Three scores know more than the best of them, so luck moves it less. Without a neighbour it is the best value itself.
+    Three scores know more than the best of them, so luck moves it less. Without a neighbour it is the best value.
     """
     half, double = scores.get(best / 2), scores.get(2 * best)
     if half is None or double is None or half == scores[best] == double:
