@@ -3,6 +3,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from operator import gt
 
 
 def climb(
@@ -11,12 +12,13 @@ def climb(
     least: float = 0.0,
     most: float = float("inf"),
     factor: float = 2.0,
+    is_better: Callable[[float, float], bool] = gt,
 ) -> float:
-    """Multiply or divide from `start` while the score gains; no value is tried twice, none beyond the bounds."""
+    """Multiply or divide from `start` while the score is better; no value is tried twice, none beyond the bounds."""
     score = cache(score)
     best = start
     for step in (factor, 1 / factor):
-        while least <= best * step <= most and score(best * step) > score(best):
+        while least <= best * step <= most and is_better(score(best * step), score(best)):
             best *= step
     return best
 

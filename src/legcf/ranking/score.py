@@ -39,6 +39,11 @@ class Lead:
         return self.difference > errors * self.error
 
 
+def is_surely_better(score: float, other: float) -> bool:
+    """Say whether a score leads another by more than the error of that lead."""
+    return lead(score, other).exceeds()
+
+
 def lead(score: float, other: float) -> Lead:
     """Return the lead of a score over another; of scores without the same users, the error is taken to be nothing."""
     if not isinstance(score, Score) or not isinstance(other, Score):

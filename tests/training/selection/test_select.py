@@ -239,6 +239,7 @@ def test_a_large_catalogue_searches_tables_beside_trained_codes_if_they_may_be_a
     reach: float, searched: bool, dataset: Dataset, large: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table_search, "_REACH", reach)
+    monkeypatch.setattr(table_search, "SURE", -1e9)
     wide = {"c": 8, "dim": 32}  # as wide as tables of 120 items may be
     config = resolve(overrides={"method": wide, "training": QUICK, "ranking": {"bytes": 20_000}})
     trained = train(dataset, config, TrainingOptions(quiet=True))

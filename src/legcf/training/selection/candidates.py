@@ -20,7 +20,7 @@ from legcf.training.registry import resolve
 
 FEW_USERS, SOME_USERS = 500, 2000  # users who are evaluated while many, and few, candidates are left; not measured
 _FEW_CANDIDATES = 3  # who need not be dropped; not measured
-_SURE = 2.0  # standard errors by which a candidate is behind when it is dropped
+SURE = 2.0  # standard errors by which a candidate is behind when it is dropped
 Build = Callable[[RunConfig], Model]
 """Makes a model with its first values."""
 
@@ -63,7 +63,7 @@ class Race:
         scores = [score(candidate, self.few) for candidate in candidates]
         best = max(scores)
         order = sorted(range(len(scores)), key=lambda index: -scores[index])
-        return [candidates[index] for index in order if not lead(best, scores[index]).exceeds(_SURE)]
+        return [candidates[index] for index in order if not lead(best, scores[index]).exceeds(SURE)]
 
 
 @dataclass(frozen=True, eq=False)

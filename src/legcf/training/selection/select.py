@@ -123,7 +123,7 @@ def select_untrained(session: Session, builder: RankingBuilder, build: Build, re
     search = _search(session, builder, build, race)
     if policy.favours_training and config.training.epochs:
         look = search.look()
-        if look is None or start.quick_score >= policy.skip_training_below * look:
+        if look is None or start.score >= policy.skip_training_below * look:
             return Untrained(builder.config, start, look=look)
     table = search.best(start)
     if table is None or (

@@ -29,7 +29,7 @@ from legcf.ranking.ranking import Ranking
 from legcf.ranking.score import lead
 from legcf.ranking.selection_policy import SelectionPolicy
 from legcf.ranking.tables.embedding_table import packed_table_bytes
-from legcf.training.selection.candidates import Build, Candidate, Form, Race, Table, Tried
+from legcf.training.selection.candidates import SURE, Build, Candidate, Form, Race, Table, Tried
 from legcf.training.session import A_TABLE, Deadline, OutOfTime
 from legcf.training.shared_work import Work
 
@@ -53,8 +53,9 @@ _LEAST_ITEMS_PER_COLUMN = 4
 # Of the lists beside a table where there are no codes, which they suit with more: 0.06 to 0.25 are best on LastFM and
 # movielens-small.
 _FIRST_LIST_WEIGHT = 0.125
-# A ratio of scores, of trained codes to a first look at tables. The best table has up to 2.7 % more than the look
-# (Gowalla, Yelp2018, a third of Amazon-book), and is taken if it has 1 % more than trained codes.
+# A ratio of scores, of trained codes to a first look at tables, which has to be sure (`SURE`). The best table has up to
+# 2.7 % more than the look (Gowalla, Yelp2018, a third of Amazon-book), and is taken if it has 1 % more than trained
+# codes.
 _REACH = 1.015
 
 
@@ -82,11 +83,13 @@ class TableSearch:
     def _look(self) -> float:
         table = self._factorised(self._codes_width, self._settings, None)[0]
         width, bits = max(self._sizes(table.width), key=lambda size: packed_table_bytes(self.dataset.num_items, *size))
-        return self._weighed(Form(_first_columns(table, width), bits, self.config.ranking.list_weight)).score
+        weighed = self._weighed(Form(_first_columns(table, width), bits, self.config.ranking.list_weight))
+        return self._score(weighed.form, self.race.everyone)
 
     def may_reach(self, rival: Candidate, look: float) -> bool:
         """Say whether the best table may be ahead of a rival, by the first look at a table as wide as fits."""
-        return self._widest > self._codes_width or rival.quick_score < _REACH * look
+        is_sure = rival.score >= _REACH * look and lead(rival.score, look).exceeds(SURE)
+        return self._widest > self._codes_width or not is_sure
 
     def best(self, rival: Candidate) -> Candidate | None:
         """Select a form of a factorisation with the settings of that of the codes, then what else it could be made of.
