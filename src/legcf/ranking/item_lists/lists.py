@@ -103,12 +103,6 @@ class ItemLists:
 
         add_lists(scores, self, histories)
 
-    def add_to_pairs(self, scores: FloatArray, rows: Positions, items: Positions, histories: Interactions) -> None:
-        """Add what lists say of item `items[p]` to score p, for the history of `rows[p]`. Compiled: needs numba."""
-        from legcf.ranking.item_lists.lists_numba import add_to_pairs
-
-        add_to_pairs(scores, rows, items, self, histories)
-
     def rounded(self, bits: int) -> "ItemLists":
         """Round the weights to so many bits, as a file gives them back."""
         codes, levels = quantise_levels(self.weights, bits)

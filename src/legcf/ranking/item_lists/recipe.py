@@ -17,14 +17,7 @@ from legcf.core.config import RankingConfig
 from legcf.core.hill_climb import climb
 from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists
-from legcf.ranking.item_lists.ridge import (
-    Solved,
-    find_candidates,
-    fits_whole_gram,
-    gram_of,
-    solve,
-    strongest,
-)
+from legcf.ranking.item_lists.ridge import Solved, find_candidates, fits_whole_gram, gram_of, solve, strongest
 from legcf.ranking.ranking import Ranking, product_spread
 from legcf.ranking.selection_policy import SelectionPolicy, is_improvement
 
@@ -114,7 +107,7 @@ class ListFitter:
         key = (self._count(config, entries), entries, refit, *(getattr(config, name) for name in _LIST_SETTINGS))
         lists = self._made.pop(key, None)
         if lists is None:
-            solved = self._solve(key[0], config.list_user_power, (config.list_ridge,))
+            solved = self._solve(key[0], config.list_user_power, config.list_ridge)
             lists = (
                 self._strongest(solved, config, entries, refit).lists(0, config.list_power).rounded(config.list_bits)
             )
@@ -218,16 +211,12 @@ class ListFitter:
         size = max(count * self.train.num_items, 1)
         return float(np.sqrt(max(squares / size - (total / size) ** 2, 0.0)))
 
-    def _solve(self, count: int, user_power: float, ridges: tuple[float, ...]) -> Solved:
-        """Return what is solved for the first of these ridges, and keep the others: most of the work is the same."""
-        missing = tuple(ridge for ridge in ridges if (count, user_power, ridge) not in self._solved)
-        if missing:
+    def _solve(self, count: int, user_power: float, ridge: float) -> Solved:
+        """Return what is solved for this ridge, and keep it."""
+        key = count, user_power, ridge
+        if key not in self._solved:
             if count not in self._candidates:
                 self._candidates[count] = find_candidates(self.train, count, self._by_item)
-            gram = self._gram(user_power)
-            solved = solve(self.train, self._candidates[count], missing, user_power, self._by_item, gram)
-            for index, ridge in enumerate(missing):
-                one = slice(index, index + 1)
-                part = Solved(solved.candidates, solved.weights[one], solved.gains[one])
-                self._solved[count, user_power, ridge] = part
-        return self._solved[count, user_power, ridges[0]]
+            candidates, gram = self._candidates[count], self._gram(user_power)
+            self._solved[key] = solve(self.train, candidates, (ridge,), user_power, self._by_item, gram)
+        return self._solved[key]
