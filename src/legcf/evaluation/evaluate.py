@@ -93,10 +93,7 @@ def accuracy(ranking: Ranking, truth: Interactions, ks: Sequence[int] = DEFAULT_
 
 
 def accuracies(
-    ranking: Ranking,
-    truths: Mapping[str, Interactions],
-    ks: Sequence[int] = DEFAULT_KS,
-    among: Positions | None = None,
+    ranking: Ranking, truths: Mapping[str, Interactions], ks: Sequence[int] = DEFAULT_KS, among: Positions | None = None
 ) -> dict[str, dict[str, float]]:
     """Return what `accuracy` returns for several parts of a data set, ranking every user once.
 
