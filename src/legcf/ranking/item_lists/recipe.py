@@ -108,9 +108,8 @@ class ListFitter:
         lists = self._made.pop(key, None)
         if lists is None:
             solved = self._solve(key[0], config.list_user_power, config.list_ridge)
-            lists = (
-                self._strongest(solved, config, entries, refit).lists(0, config.list_power).rounded(config.list_bits)
-            )
+            kept = self._strongest(solved, config, entries, refit)
+            lists = kept.lists(0, config.list_power).rounded(config.list_bits)
         # Of those that are only tried the last one; final ones are asked for again, beside the codes and the table.
         tried = [other for other in self._made if not other[2]]
         final = [other for other in self._made if other[2]]
