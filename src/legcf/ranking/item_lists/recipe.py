@@ -69,7 +69,7 @@ class ListFitter:
         self._usual_count = candidate_count(train, byte_budget)
         self._by_item = train.transposed()
         self._candidates: dict[int, Interactions] = {}
-        self._solved: dict[tuple[int, float, float], Solved] = {}
+        self._solved: dict[tuple[int, float, tuple[float, ...]], Solved] = {}
         self._made: dict[tuple[Any, ...], ItemLists] = {}
         picked = np.linspace(0, train.num_users - 1, min(_SAMPLE, train.num_users)).astype(np.int64)
         self._sample = train.of_users(np.unique(picked))
@@ -107,7 +107,7 @@ class ListFitter:
         key = (self._count(config, entries), entries, refit, *(getattr(config, name) for name in _LIST_SETTINGS))
         lists = self._made.pop(key, None)
         if lists is None:
-            solved = self._solve(key[0], config.list_user_power, config.list_ridge)
+            solved = self._solve(key[0], config.list_user_power, (config.list_ridge,))
             kept = self._strongest(solved, config, entries, refit)
             lists = kept.lists(0, config.list_power).rounded(config.list_bits)
         # Of those that are only tried the last one; final ones are asked for again, beside the codes and the table.
@@ -210,12 +210,12 @@ class ListFitter:
         size = max(count * self.train.num_items, 1)
         return float(np.sqrt(max(squares / size - (total / size) ** 2, 0.0)))
 
-    def _solve(self, count: int, user_power: float, ridge: float) -> Solved:
-        """Return what is solved for this ridge, and keep it."""
-        key = count, user_power, ridge
+    def _solve(self, count: int, user_power: float, ridges: tuple[float, ...]) -> Solved:
+        """Return what is solved for these ridges, and keep it."""
+        key = count, user_power, ridges
         if key not in self._solved:
             if count not in self._candidates:
                 self._candidates[count] = find_candidates(self.train, count, self._by_item)
             candidates, gram = self._candidates[count], self._gram(user_power)
-            self._solved[key] = solve(self.train, candidates, (ridge,), user_power, self._by_item, gram)
+            self._solved[key] = solve(self.train, candidates, ridges, user_power, self._by_item, gram)
         return self._solved[key]
