@@ -37,7 +37,7 @@ def fit_user_map(
     rows, histories = rows[able], histories.of_users(able)
     vectors, weights = _restoring(items, histories), np.ones(len(able), dtype=np.float32)
     folds = _folds(rows, vectors, weights, histories, items)
-    feature_weights = chosen_weights(widths, folds)
+    feature_weights = chosen_weights(widths, [fold.score for fold in folds])
     added = np.zeros(len(items), dtype=np.float32) if bias is None else bias
 
     def found(length: float) -> NDArray[np.float64]:
