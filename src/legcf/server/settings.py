@@ -40,7 +40,9 @@ class Settings:
     @classmethod
     def from_environment(cls) -> "Settings":
         values: dict[str, Any] = json.loads(os.environ[SETTINGS_VARIABLE])
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+        for name, value in values.items():
+            values[name] = tuple(value) if isinstance(value, list) else value
+        return cls(**values)
 
 
 @lru_cache(maxsize=256)

@@ -12,10 +12,14 @@ from legcf.ranking.tables.pooling import Pooling
 
 
 def pooled_users(pooling: Pooling, histories: Interactions, items: FloatArray) -> FloatArray:
-    """Return a vector for each history, from the vectors of all items: a codebook in which each has one of its own."""
-    own = np.arange(len(items), dtype=np.uint32)[:, None]
+    """Return a vector for each history, from the vectors of all items."""
+    users = np.zeros((histories.num_users, items.shape[1]), dtype=np.float32)
     table = np.ascontiguousarray(items, dtype=np.float32)
-    return pooled_codes(pooling, histories, CodebookTable(own, np.ones(own.shape, dtype=np.float32), table))
+    _pool(
+        histories.indptr, histories.items, table, pooling.item_weights, relative_array(histories),
+        pooling.user_scales(histories), users,
+    )  # fmt: skip
+    return users
 
 
 def pooled_codes(pooling: Pooling, histories: Interactions, items: CodebookTable) -> FloatArray:
@@ -36,10 +40,28 @@ def relative_array(histories: Interactions) -> FloatArray:
 
 
 @njit(cache=True, parallel=True)
+def _pool(indptr, items, vectors, weights, relative, scales, users):  # type: ignore[no-untyped-def]
+    """Write products down before they are added: so they are rounded first, as numpy does."""
+    width = users.shape[1]
+    for user in prange(len(users)):
+        weighed = np.empty(width, dtype=np.float32)
+        for pair in range(indptr[user], indptr[user + 1]):
+            item = items[pair]
+            for x in range(width):
+                weighed[x] = vectors[item, x] * weights[item]
+            if len(relative):
+                for x in range(width):
+                    weighed[x] *= relative[pair]
+            for x in range(width):
+                users[user, x] += weighed[x]
+        for x in range(width):
+            users[user, x] *= scales[user]
+
+
+@njit(cache=True, parallel=True)
 def _pool_codes(  # type: ignore[no-untyped-def]
     indptr, items, columns, values, code_scales, codebook, weights, relative, scales, users
 ):  # fmt: skip
-    """Write products down before they are added: so they are rounded first, as numpy does."""
     width = users.shape[1]
     for user in prange(len(users)):
         weighed = np.empty(width, dtype=np.float32)
