@@ -28,23 +28,23 @@ def _data(depends: bool) -> tuple[sp.csr_matrix, NDArray[np.float32], Interactio
 def test_users_are_ranked_for_by_their_kind_whatever_the_bias(bias: float) -> None:
     rows, vectors, histories = _data(depends=True)
     added = (bias * np.random.default_rng(1).standard_normal(ITEMS)).astype(np.float32)
-    profiles = fit_user_map(rows, [KINDS], vectors, added if bias else None, histories)
-    assert profiles.is_used
-    assert profiles.facts["recall"] > 2 * profiles.facts["popularity"]
-    starts = profiles.mapping.vectors(sp.csr_matrix(np.eye(KINDS, dtype=np.float32)))
+    mapping, facts = fit_user_map(rows, [KINDS], vectors, added if bias else None, histories)
+    assert facts["used"]
+    assert facts["recall"] > 2 * facts["popularity"]
+    starts = mapping.vectors(sp.csr_matrix(np.eye(KINDS, dtype=np.float32)))
     best = np.argsort(-(starts @ vectors.T + added), axis=1)[:, :10] % KINDS
     assert (best == np.arange(KINDS)[:, None]).mean() > 0.9
 
 
 def test_features_that_say_nothing_leave_popularity_to_decide() -> None:
     rows, vectors, histories = _data(depends=False)
-    profiles = fit_user_map(rows, [KINDS], vectors, None, histories)
-    assert not profiles.is_used
-    assert not profiles.mapping.vectors(rows).any()
+    mapping, facts = fit_user_map(rows, [KINDS], vectors, None, histories)
+    assert not facts["used"]
+    assert not mapping.vectors(rows).any()
 
 
 def test_nobody_to_learn_from() -> None:
     rows, vectors, _ = _data(depends=True)
-    profiles = fit_user_map(rows, [KINDS], vectors, None, Interactions.empty(USERS, ITEMS))
-    assert profiles.facts == {"recall": 0.0, "popularity": 0.0, "used": False}
-    assert not profiles.mapping.vectors(rows).any()
+    mapping, facts = fit_user_map(rows, [KINDS], vectors, None, Interactions.empty(USERS, ITEMS))
+    assert facts == {"recall": 0.0, "popularity": 0.0, "used": False}
+    assert not mapping.vectors(rows).any()

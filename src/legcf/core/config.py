@@ -370,11 +370,14 @@ def parse_assignments(texts: Iterable[str]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for text in texts:
         key, value = key_and_value(text, "--set", "training.epochs=5")
-        nested: Any = value_from_text(value)
-        for part in reversed(key.split(".")):
-            nested = {part: nested}
-        result = merged(result, nested)
+        result = merged(result, nested(key, value_from_text(value)))
     return result
+
+
+def nested(key: str, value: Any) -> dict[str, Any]:
+    """Return a value under a key such as `training.epochs`, a dictionary for each of its parts."""
+    first, _, rest = key.partition(".")
+    return {first: nested(rest, value) if rest else value}
 
 
 def key_and_value(text: str, option: str, example: str) -> tuple[str, str]:

@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from legcf.core.jit import njit, prange
 from legcf.embeddings.legcf_codes import compose_rows
-
-_COLUMNS = 32  # of a codebook that one thread adds up: two cache lines
+from legcf.graph.basis_numba import columns_a_task, give_rows
 
 
 class _Composed(torch.autograd.Function):
@@ -23,9 +21,11 @@ class _Composed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        indices, weights = ctx.saved_tensors
+        indices, weights = (tensor.numpy() for tensor in ctx.saved_tensors)
         result = np.zeros((ctx.size, gradient.shape[1]), dtype=np.float32)
-        _collect(indices.numpy(), weights.numpy(), gradient.contiguous().numpy(), result)
+        indptr, rows = np.arange(0, indices.size + 1, indices.shape[1]), np.arange(len(indices))
+        columns = columns_a_task(gradient.shape[1])
+        give_rows(indptr, indices.ravel(), weights.ravel(), rows, gradient.contiguous().numpy(), result, columns)
         return torch.from_numpy(result), None, None
 
 
@@ -33,16 +33,3 @@ def composed(codebook: torch.Tensor, indices: torch.Tensor, weights: torch.Tenso
     """Return Σ_j weights[:, j] · codebook[indices[:, j]], differentiable in the codebook."""
     result: torch.Tensor = _Composed.apply(codebook, indices, weights)  # type: ignore[no-untyped-call]
     return result
-
-
-@njit(cache=True, parallel=True, fastmath=True)
-def _collect(indices, weights, gradient, result):  # type: ignore[no-untyped-def]
-    width = gradient.shape[1]
-    for task in prange(-(-width // _COLUMNS)):
-        first, last = task * _COLUMNS, min((task + 1) * _COLUMNS, width)
-        for row in range(len(indices)):
-            source = gradient[row, first:last]
-            for number in range(indices.shape[1]):
-                weight, out = weights[row, number], result[indices[row, number], first:last]
-                for column in range(last - first):
-                    out[column] += weight * source[column]

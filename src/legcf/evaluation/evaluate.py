@@ -2,7 +2,6 @@
 """Compute metrics of a ranking: their mean over the users who have held-out items."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,17 +24,6 @@ Ranker = Callable[[Ranking, int, Positions | None, Interactions | None], tuple[I
 _MOST_SCORES, _LEAST_USERS = 10**10, 10_000  # of a report, which is made once: minutes on two cores
 CHOOSING_SCORES = 2 * 10**9
 """Scores (users × items) that one of many candidates may cost while a setting is selected."""
-
-
-@dataclass(frozen=True, eq=False)
-class _RankedLists:
-    """Hold the users of this process and the items that each of them is shown, best first."""
-
-    users: Positions
-    items: IntArray
-
-    def subset(self, kept: NDArray[np.bool_]) -> "_RankedLists":
-        return _RankedLists(self.users[kept], self.items[kept])
 
 
 def evaluate(
@@ -64,35 +52,38 @@ def evaluate_with_users(
 ) -> tuple[dict[str, float], dict[str, NDArray[np.float64]]]:
     """Return what `evaluate` returns, and the metrics of every user of this process."""
     names = None if metrics is None else sorted(metrics)  # all processes in the same order, of a set as well
-    lists = _rank_local(ranking, max(ks), with_truth(truth, users), ranker)
-    per_user = _per_user(truth, lists, ks, names)
-    return _means(ranking, truth, lists, ks, per_user), per_user
+    local, ranked = _rank_local(ranking, max(ks), with_truth(truth, users), ranker)
+    per_user = _per_user(truth, local, ranked, ks, names)
+    return _means(ranking, truth, ranked, ks, per_user), per_user
 
 
-def _rank_local(ranking: Ranking, k: int, users: Positions, ranker: Ranker) -> _RankedLists:
-    """Rank for this process's share of the users; not a range of them, since busy users may stand together."""
+def _rank_local(ranking: Ranking, k: int, users: Positions, ranker: Ranker) -> tuple[Positions, IntArray]:
+    """Return this process's share of the users, and the items that each of them is shown, best first.
+
+    It is not a range of them, since busy users may stand together.
+    """
     local = users[distributed.rank() :: distributed.world_size()]
-    return _RankedLists(local, ranker(ranking, k, local, ranking.hidden)[0])
+    return local, ranker(ranking, k, local, ranking.hidden)[0]
 
 
 def _means(
     ranking: Ranking,
     truth: Interactions,
-    lists: _RankedLists,
+    ranked: IntArray,
     ks: Sequence[int],
     per_user: Mapping[str, NDArray[np.float64]],
     beyond: bool = False,
 ) -> dict[str, float]:
     """Return means over the users of all processes; with `beyond`, of novelty and similarity as well."""
-    count = len(lists.users)
+    count = len(ranked)
     means = {name: float(values.mean()) if values.size else 0.0 for name, values in per_user.items()}
     for k in ks if beyond else ():
-        means[f"novelty@{k}"] = novelty(lists.items[:, :k], ranking.popularity, ranking.num_users)
-        means[f"similarity@{k}"] = similarity(lists.items[:, :k], ranking.items)
+        means[f"novelty@{k}"] = novelty(ranked[:, :k], ranking.popularity, ranking.num_users)
+        means[f"similarity@{k}"] = similarity(ranked[:, :k], ranking.items)
     *sums, total = distributed.all_reduce_sum(np.array([*(mean * count for mean in means.values()), count]))
     result = {name: float(value / max(total, 1)) for name, value in zip(means, sums, strict=True)}
     for k in ks:
-        result[f"coverage@{k}"] = coverage(lists.items[:, :k], truth.num_items)
+        result[f"coverage@{k}"] = coverage(ranked[:, :k], truth.num_items)
     return result
 
 
@@ -102,10 +93,7 @@ def accuracy(ranking: Ranking, truth: Interactions, ks: Sequence[int] = DEFAULT_
 
 
 def accuracies(
-    ranking: Ranking,
-    truths: Mapping[str, Interactions],
-    ks: Sequence[int] = DEFAULT_KS,
-    among: Positions | None = None,
+    ranking: Ranking, truths: Mapping[str, Interactions], ks: Sequence[int] = DEFAULT_KS, among: Positions | None = None
 ) -> dict[str, dict[str, float]]:
     """Return what `accuracy` returns for several parts of a data set, ranking every user once.
 
@@ -115,13 +103,14 @@ def accuracies(
     samples = {name: eval_users(truth) if among is None else among for name, truth in truths.items()}
     evaluated = {name: with_truth(truth, samples[name]) for name, truth in truths.items()}
     everyone = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *evaluated.values()]))
-    lists = _rank_local(ranking, max(ks), everyone, rank)
+    local, ranked = _rank_local(ranking, max(ks), everyone, rank)
     is_cold = np.zeros(ranking.num_users, dtype=np.bool_)
     is_cold[everyone] = ranking.cold_users(everyone)
     result = {}
     for name, truth in truths.items():
-        part = lists.subset(np.isin(lists.users, evaluated[name], assume_unique=True))
-        means = _means(ranking, truth, part, ks, _per_user(truth, part, ks, None), beyond=True)
+        own = np.isin(local, evaluated[name], assume_unique=True)
+        per_user = _per_user(truth, local[own], ranked[own], ks, None)
+        means = _means(ranking, truth, ranked[own], ks, per_user, beyond=True)
         sampled = {} if samples[name] is None else {"judged_users": len(evaluated[name])}
         result[name] = {**means, "fallback_users": int(is_cold[evaluated[name]].sum()), **sampled}
     return result
@@ -188,14 +177,14 @@ def evaluate_per_user(
 ) -> tuple[dict[str, NDArray[np.float64]], IntArray, NDArray[np.int64]]:
     """Return the metrics of every user, their ranked lists, and which users they are."""
     evaluated = with_truth(truth, users)
-    lists = _RankedLists(evaluated, rank(ranking, max(ks), evaluated, ranking.hidden)[0])
-    return _per_user(truth, lists, ks, metrics), lists.items, evaluated
+    ranked = rank(ranking, max(ks), evaluated, ranking.hidden)[0]
+    return _per_user(truth, evaluated, ranked, ks, metrics), ranked, evaluated
 
 
 def _per_user(
-    truth: Interactions, lists: _RankedLists, ks: Sequence[int], metrics: Iterable[str] | None
+    truth: Interactions, users: Positions, ranked: IntArray, ks: Sequence[int], metrics: Iterable[str] | None
 ) -> dict[str, NDArray[np.float64]]:
-    hits, relevant = find_hits(lists.items, lists.users, truth), truth.user_degrees[lists.users]
+    hits, relevant = find_hits(ranked, users, truth), truth.user_degrees[users]
     return {f"{name}@{k}": METRICS[name](hits, relevant, k) for name in metrics or METRICS for k in ks}
 
 

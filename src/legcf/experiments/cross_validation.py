@@ -96,11 +96,7 @@ class CrossValidation(notebook_repr.Shown):
 
 @python_arguments
 def cross_validate(
-    model: Recommender,
-    data: Any,
-    folds: int = 5,
-    options: DataOptions | None = None,
-    **data_options: Any,
+    model: Recommender, data: Any, folds: int = 5, options: DataOptions | None = None, **data_options: Any
 ) -> CrossValidation:
     """Train a recommender's settings on all folds but one, test on that one, and so on for every fold.
 

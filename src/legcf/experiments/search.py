@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-from legcf.core.config import RunConfig, merged
+from legcf.core.config import RunConfig, merged, nested
 from legcf.core.errors import MissingExtra, UserError
 from legcf.core.files import read_json, write_json
 from legcf.core.plugins import find_part
@@ -61,8 +61,8 @@ class SearchRequest:
         return {key: _value(self.config({}).to_json(), key) for key in keys}
 
     def config(self, drawn: Mapping[str, Any]) -> RunConfig:
-        nested = merged(*(_nested(key, value) for key, value in drawn.items()))
-        return resolve(self.method, self.backbone, self.preset, self.seed, merged(self.overrides, nested), self.data)
+        overrides = merged(self.overrides, *(nested(key, value) for key, value in drawn.items()))
+        return resolve(self.method, self.backbone, self.preset, self.seed, overrides, self.data)
 
     def mark(self, content_hash: str) -> dict[str, Any]:
         """Return what must stay the same for trials to be comparable."""
@@ -273,11 +273,6 @@ def _value(config: Mapping[str, Any], key: str) -> Any:
             f"`{key}` cannot be searched as a whole: name one of its keys, such as {key}.{next(iter(value))}."
         )
     return value
-
-
-def _nested(key: str, value: Any) -> dict[str, Any]:
-    first, _, rest = key.partition(".")
-    return {first: _nested(rest, value) if rest else value}
 
 
 def owner_mark() -> str:

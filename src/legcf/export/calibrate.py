@@ -23,7 +23,7 @@ _HIDDEN = 0.2  # share of the training pairs that is hidden where there are no v
 _START = FoldIn(unobserved=0.1, ridge=0.1, damping=0.0)
 # With a ridge that outweighs everything the solution is the damped sum of the history: what the `history` backbone and
 # one step of propagation give a user.
-_SUM = FoldIn(unobserved=0.01, ridge=100.0, damping=0.5)
+_SUM = {"unobserved": 0.01, "ridge": 100.0, "damping": 0.5}
 # From the better of the two, one setting after the other: they hardly depend on each other. Other values were not
 # measured.
 _STEPS: tuple[tuple[str, tuple[float, ...]], ...] = (
@@ -69,13 +69,12 @@ def calibrated(
 
 def _search(score_of: Callable[[FoldIn], tuple[float, FoldIn]], quiet: bool) -> FoldIn:
     """Return the best settings found, with the scale that `score_of` gives each."""
-    trials: list[FoldIn | tuple[str, float]] = [_SUM]
-    trials += [(name, value) for name, values in _STEPS for value in values]
+    trials = [_SUM, *({name: value} for name, values in _STEPS for value in values)]
     with progress("Choosing how to fold in", len(trials), "settings", quiet) as task:
         best_score, best = score_of(_START)
         for trial in trials:
-            settings = trial if isinstance(trial, FoldIn) else replace(best, **{trial[0]: trial[1]})
-            if settings == replace(best, scale=settings.scale):
+            settings = replace(best, **trial)
+            if settings == best:
                 continue
             score, settings = score_of(settings)
             if score > best_score:

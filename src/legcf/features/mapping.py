@@ -6,10 +6,9 @@ have them. A ridge that ranks well makes vectors short, so a last factor, `reach
 much as the scores of held-out items need.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -42,24 +41,22 @@ def fit_map(
     popularity = histories.item_degrees * (np.diff(rows.indptr) > 0)
     weights: FloatArray = trust(popularity) * (popularity > 0)
     folds = _folds(rows, vectors, weights, histories, pooling)
-    feature_weights = chosen_weights(widths, folds)
+    feature_weights = chosen_weights(widths, [fold.score for fold in folds])
     return Regression.of(rows, vectors, weights).solved(feature_weights, _reach(folds, feature_weights))
 
 
-class HeldOut(Protocol):
-    """Hold some entities out, to choose by."""
+def chosen_weights(
+    widths: Sequence[int], folds: Sequence[Callable[[NDArray[np.float64]], float]]
+) -> NDArray[np.float64]:
+    """Return the weight of every feature: one for each column, those that rank held-out entities best.
 
-    def score(self, feature_weights: NDArray[np.float64]) -> float:
-        """Return how well a map with these weights of features ranks what was held out; more is better."""
-
-
-def chosen_weights(widths: Sequence[int], folds: Sequence[HeldOut]) -> NDArray[np.float64]:
-    """Return the weight of every feature: one for each column, those that rank held-out entities best."""
+    Each of the `folds` says how well a map with some weights of features ranks what it holds out; more is better.
+    """
     column_weights = np.full(len(widths), _FIRST_WEIGHT)
 
     def score(columns: NDArray[np.bool_], factor: float) -> float:
         changed = np.where(columns, factor * column_weights, column_weights)
-        return sum(fold.score(np.repeat(changed, widths)) for fold in folds)
+        return sum(score_of(np.repeat(changed, widths)) for score_of in folds)
 
     single = np.eye(len(widths), dtype=np.bool_)
     turns = [np.ones(len(widths), dtype=np.bool_), *(single if len(widths) > 1 else ())]

@@ -7,7 +7,8 @@ whether the map is of use at all.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,34 +25,11 @@ _RIDGE = 1e-3  # of the vectors that restore histories, in units of the mean of 
 _MOST_SCORES = 8_000_000  # of a fold, which bound its users; not measured
 
 
-@dataclass(frozen=True, eq=False)
-class StartingProfiles:
-    """Hold a map from features of users to vectors, and how well it ranks for users whom it has not seen."""
-
-    mapping: FeatureMap
-    """All zero where it is of no use: then users are shown what is popular."""
-    by_features: NDArray[np.float64]
-    by_popularity: NDArray[np.float64]
-    """Of each fold: the mean share of a user's items that are among the first 20, or the first tenth of all items."""
-
-    @property
-    def is_used(self) -> bool:
-        """Return whether the map is ahead of popularity in every fold."""
-        return len(self.by_features) > 0 and bool(np.all(self.by_features > self.by_popularity))
-
-    @property
-    def facts(self) -> dict[str, float | bool]:
-        """Return what the metrics of a run say."""
-        recall, popularity = (
-            float(part.mean()) if len(part) else 0.0 for part in (self.by_features, self.by_popularity)
-        )
-        return {"recall": recall, "popularity": popularity, "used": self.is_used}
-
-
 def fit_user_map(
     rows: sp.csr_matrix, widths: Sequence[int], items: FloatArray, bias: FloatArray | None, histories: Interactions
-) -> StartingProfiles:
-    """Return the map for these users; those without features or items do not count.
+) -> tuple[FeatureMap, dict[str, Any]]:
+    """Return the map for these users, and what the metrics of a run say of it; users without features or items do not
+    count. The map is all zero unless it is ahead of popularity in every fold: then users are shown what is popular.
 
     `widths` are those of the table's columns in a row, `items` the vectors that users are ranked by, with their `bias`.
     """
@@ -59,7 +37,7 @@ def fit_user_map(
     rows, histories = rows[able], histories.of_users(able)
     vectors, weights = _restoring(items, histories), np.ones(len(able), dtype=np.float32)
     folds = _folds(rows, vectors, weights, histories, items)
-    feature_weights = chosen_weights(widths, folds)
+    feature_weights = chosen_weights(widths, [fold.score for fold in folds])
     added = np.zeros(len(items), dtype=np.float32) if bias is None else bias
 
     def found(length: float) -> NDArray[np.float64]:
@@ -68,14 +46,12 @@ def fit_user_map(
     # Scores without a bias rank alike at every length of vectors; beside one they must be long enough to be heard.
     long_enough = float(np.std(added) / max(np.std(vectors.mean(axis=0) @ items.T), 1e-9)) if folds else 0.0
     length = climb(lambda factor: float(found(factor).mean()), long_enough) if long_enough > 0 else 1.0
-    profiles = StartingProfiles(
-        Regression.of(rows, vectors, weights).solved(feature_weights).times(length),
-        found(length),
-        np.array([found_share(fold.popular, fold.truth) for fold in folds]),
-    )
-    if profiles.is_used:
-        return profiles
-    return replace(profiles, mapping=profiles.mapping.times(0.0))
+    mapping = Regression.of(rows, vectors, weights).solved(feature_weights).times(length)
+    by_features, by_popularity = found(length), np.array([found_share(fold.popular, fold.truth) for fold in folds])
+    is_used = len(folds) > 0 and bool(np.all(by_features > by_popularity))
+    recall, popularity = (float(part.mean()) if len(part) else 0.0 for part in (by_features, by_popularity))
+    facts = {"recall": recall, "popularity": popularity, "used": is_used}
+    return (mapping if is_used else mapping.times(0.0)), facts
 
 
 @dataclass(frozen=True, eq=False)

@@ -242,8 +242,7 @@ def text_column(items: NDArray[np.integer], values: Sequence[str], num_items: in
 def number_column(values: NDArray[np.float64]) -> NumberColumn:
     """Make a column from the value of every item; what is not finite is missing."""
     present = np.isfinite(values)
-    levels = np.unique(values[present])
-    levels = levels + 0.0  # minus zero is zero
+    levels = np.unique(values[present]) + 0.0  # minus zero is zero
     ranks = np.zeros(len(values), dtype=np.int64)
     ranks[present] = np.searchsorted(levels, values[present]) + 1
     return NumberColumn(levels, smallest_integers(ranks))

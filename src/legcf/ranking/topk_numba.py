@@ -56,8 +56,7 @@ def search_codes(
     and a score has to beat the user's k-th best so far before anything else is looked at. The few items that the lists
     of a history reach are scored one by one.
     """
-    if lists is None:
-        lists = ItemLists(Interactions.empty(len(rows), len(rows)), np.zeros(0, dtype=np.float32))
+    lists = ItemLists.empty(len(rows)) if lists is None else lists
     items, scores = empty_top_k(len(projected), k)
     _search(
         projected, *_code_arrays(rows, bias), seen.indptr, seen.items, lists.user_scales(histories),

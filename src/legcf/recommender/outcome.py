@@ -59,12 +59,7 @@ def print_outcome(trained: TrainedModel, dataset: Dataset, asked: str, compare: 
         others.pop(trained.config.method.name, None)
     if others:
         print(comparison(test[METRIC], others))
-    if "user_features" in trained.metrics:
-        print(_about_users(trained.metrics["user_features"]))
-
-
-def _about_users(found: dict[str, Any]) -> str:
-    """Say how users without items are ranked for, by their features or by popularity."""
-    end = "features decide" if found["used"] else "they are shown what is popular"
-    shares = f"{found['recall']:.4f} by features, {found['popularity']:.4f} by popularity"
-    return f"Users without items: recall {shares}, so {end}."
+    if (found := trained.metrics.get("user_features")) is not None:
+        end = "features decide" if found["used"] else "they are shown what is popular"
+        shares = f"{found['recall']:.4f} by features, {found['popularity']:.4f} by popularity"
+        print(f"Users without items: recall {shares}, so {end}.")

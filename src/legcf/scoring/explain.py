@@ -130,9 +130,8 @@ def examples(scorer: Scorer, meta: int, positive: bool = True) -> list[Scored]:
     items, terms = np.nonzero(rows.columns == meta)
     weights = rows.weights_of(items)[np.arange(len(items)), terms] * (1 if positive else -1)
     share = weights / scorer.item_norms[items] * np.linalg.norm(rows.codebook[meta])
-    order = np.argsort(-np.where(share > _MIN_SHARE, share * model.popularity[items], -1.0), kind="stable")[
-        :_MAX_EXAMPLES
-    ]
+    leaning = np.where(share > _MIN_SHARE, share * model.popularity[items], -1.0)
+    order = np.argsort(-leaning, kind="stable")[:_MAX_EXAMPLES]
     order = order[share[order] > _MIN_SHARE]
     ids = model.items.external(items[order])
     best_known = zip(ids, items[order].tolist(), weights[order].tolist(), strict=True)

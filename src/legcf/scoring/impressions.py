@@ -33,30 +33,19 @@ def count_impressions(
     return counts
 
 
-class Fatigue:
-    """Hold how often items were shown, and what follows from it for a list.
+def damp(
+    scores: FloatArray, items: IdMap, shown: Mapping[ExternalId, float], damping: float, max_shown: float | None
+) -> Positions:
+    """Lower the scores of what was shown, in the array itself; return what was shown too often, to be left out.
 
     Each impression takes the share `damping` of what a score is above the lowest of all items, so that an item that was
     shown without end comes last. What was shown `max_shown` times or more is left out.
     """
-
-    def __init__(
-        self, items: IdMap, shown: Mapping[ExternalId, float], damping: float, max_shown: float | None
-    ) -> None:
-        self._positions: Positions = items.positions(shown)
-        self._counts: NDArray[np.float64] = np.array(list(shown.values()), dtype=np.float64)
-        if not (np.isfinite(self._counts) & (self._counts >= 0)).all():
-            raise UserError("The counts in `shown` must be numbers of at least 0.")
-        self._damping, self._max_shown = damping, max_shown
-
-    @property
-    def left_out(self) -> Positions:
-        """Return the items that were shown too often."""
-        most = np.inf if self._max_shown is None else self._max_shown
-        return self._positions[self._counts >= most]
-
-    def damp(self, scores: FloatArray) -> None:
-        """Lower the scores of what was shown, in the array itself."""
-        if self._damping and len(self._positions):
-            lowest, keep = scores.min(), ((1 - self._damping) ** self._counts).astype(np.float32)
-            scores[self._positions] = lowest + (scores[self._positions] - lowest) * keep
+    positions: Positions = items.positions(shown)
+    counts: NDArray[np.float64] = np.array(list(shown.values()), dtype=np.float64)
+    if not (np.isfinite(counts) & (counts >= 0)).all():
+        raise UserError("The counts in `shown` must be numbers of at least 0.")
+    if damping and len(positions):
+        lowest, keep = scores.min(), ((1 - damping) ** counts).astype(np.float32)
+        scores[positions] = lowest + (scores[positions] - lowest) * keep
+    return positions[counts >= (np.inf if max_shown is None else max_shown)]

@@ -28,7 +28,7 @@ from legcf.ranking.topk_numpy import top_k
 from legcf.scoring.batch import blocks
 from legcf.scoring.extend import started
 from legcf.scoring.foldin import UserMaker, UserProfile, blended, user_maker, weighed_history
-from legcf.scoring.impressions import Fatigue
+from legcf.scoring.impressions import damp
 from legcf.scoring.rules import Candidates, Caps, Filter, Order, allowed_items, choose_list
 from legcf.scoring.settle import ItemOrder
 
@@ -180,9 +180,8 @@ class Scorer(notebook_repr.Shown):
         scores = self.scores(profile)
         order: Order | None = partial(self.order.best, profile)
         if request.shown and (request.damping or request.max_shown is not None):
-            fatigue = Fatigue(self.model.items, request.shown, request.damping, request.max_shown)
-            fatigue.damp(scores)
-            left_out, order = np.concatenate([left_out, fatigue.left_out]), None
+            too_often = damp(scores, self.model.items, request.shown, request.damping, request.max_shown)
+            left_out, order = np.concatenate([left_out, too_often]), None
         candidates, end = Candidates(scores, left_out, inside, order), k + offset
         vectors = self.model.item_rows.vectors if request.diversity else None
         caps = partial(Caps, self.model.attributes, request.cap) if request.cap or request.diversity else None

@@ -86,6 +86,7 @@ class ItemOrder:
 
         Returns the users in whose first k there may be others.
         """
+        from legcf.ranking.item_lists.lists_numba import add_to_pairs
         from legcf.ranking.topk_numba import code_products, find_near
 
         items, scores = best
@@ -106,7 +107,7 @@ class ItemOrder:
             else:
                 made = self._with_bias(rows.products(vectors[asked], which), which)
             if lists is not None:
-                lists.add_to_pairs(made, asked, which, histories)
+                add_to_pairs(made, asked, which, lists, histories)
             return made
 
         _settle(some_items, some_scores, off, k, exact)

@@ -45,9 +45,8 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
     from legcf.server.workers import DrainingServer, Supervisor, server_options
 
     log_uvicorn()
-    signal.signal(
-        signal.SIGTERM, lambda number, frame: sys.exit()
-    )  # uvicorn finishes its requests, then hands the signal on to this
+    # uvicorn finishes its requests, then hands the signal on to this
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())
     if workers > 1 and counts is None:
         log("counters_apart", "warning", reason=f"no folder is writable; {_COUNTS_VARIABLE} can name one")
     with ExitStack() as ending:

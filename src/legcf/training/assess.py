@@ -59,11 +59,7 @@ class ByteBudget:
 
 
 def assess(
-    model: Model,
-    ranking: Ranking,
-    dataset: Dataset,
-    config: RunConfig,
-    among: Positions | None = None,
+    model: Model, ranking: Ranking, dataset: Dataset, config: RunConfig, among: Positions | None = None
 ) -> dict[str, Any]:
     """Return accuracy (over all users, or those `among` them), sizes, split, protocol, preset and seed of a model."""
     layer, lists = model.layer, ranking.lists

@@ -72,10 +72,7 @@ def require_packages(config: RunConfig) -> None:
 
 
 def make_model(
-    config: RunConfig,
-    train: Interactions,
-    fill: Callable[[Any], object],
-    training_graph: TrainingGraph | None = None,
+    config: RunConfig, train: Interactions, fill: Callable[[Any], object], training_graph: TrainingGraph | None = None
 ) -> Model:
     """Make a model, let `fill` give it its values, and make its graph.
 

@@ -27,24 +27,12 @@ from legcf.evaluation.metrics import parse_metric
 from legcf.ranking.item_lists.recipe import ListFitter, candidate_count
 from legcf.scoring.run_files import read_description
 from legcf.training.assess import ByteBudget, assess, peak_memory_mb
-from legcf.training.build import (
-    TrainingGraph,
-    is_solved,
-    learns_codebook,
-    make_model,
-    require_packages,
-)
+from legcf.training.build import TrainingGraph, is_solved, learns_codebook, make_model, require_packages
 from legcf.training.registry import BACKBONES, METHODS, config_from_json
 from legcf.training.run_folder import TrainedModel, prepare_folder, read_vectors, save_model
 from legcf.training.sampler import edge_folds
 from legcf.training.selection.in_time import best_in_time, rehearsal_share, with_deadline
-from legcf.training.selection.select import (
-    Selected,
-    select_untrained,
-    train_or_keep,
-    tries_tables_alone,
-    with_factorisation,
-)
+from legcf.training.selection.select import select_untrained, train_or_keep, tries_tables_alone, with_factorisation
 from legcf.training.selection.weigh import refuse_unordered, with_popularity, with_recency, with_repeats
 from legcf.training.session import CODED, DEFAULT_OPTIONS, WHOLE_TO_SET_UP, Deadline, RunSession, TrainingOptions
 from legcf.training.shared_work import Work
@@ -196,10 +184,8 @@ def _make(dataset: Dataset, sized: RunConfig, byte_budget: int | None, options: 
     if tries_tables_alone(sized, dataset, byte_budget):
         session_type, model = RunSession, None  # it is made when a table has been selected
     else:
-        session_type, model = (
-            _session_type(sized),
-            build_model(sized, dataset, rng, options.folder, folds, options.work),
-        )
+        session_type = _session_type(sized)
+        model = build_model(sized, dataset, rng, options.folder, folds, options.work)
     options.deadline.require(CODED)
     stages = METHODS[sized.method.name].recipe(sized.method, sized.training)
     session = session_type(model, dataset, sized, stages, rng, options)
@@ -233,7 +219,8 @@ def _make(dataset: Dataset, sized: RunConfig, byte_budget: int | None, options: 
         "evaluate": time.perf_counter() - evaluation_started,
     }
     metrics |= _best_epochs(session) | selected.reason
-    return _trained_model(selected, known, dataset, metrics, session)
+    names = dataset.users, dataset.items, dataset.titles
+    return TrainedModel(selected.model, selected.ranking, known, selected.config, *names, metrics, session.lines)
 
 
 def _with_sizes(config: RunConfig, dataset: Dataset) -> tuple[RunConfig, int | None]:
@@ -327,19 +314,3 @@ def _rehearsal_metrics(rehearsal: Rehearsal, dataset: Dataset, final: bool) -> d
         }
     within = {key: rehearsal.metrics[key] for key in ("within",) if key in rehearsal.metrics}
     return {**metrics, **within, "seconds_to_choose": rehearsal.seconds}
-
-
-def _trained_model(
-    selected: Selected, known: Interactions, dataset: Dataset, metrics: dict[str, Any], session: RunSession
-) -> TrainedModel:
-    return TrainedModel(
-        selected.model,
-        selected.ranking,
-        known,
-        selected.config,
-        dataset.users,
-        dataset.items,
-        dataset.titles,
-        metrics,
-        session.lines,
-    )

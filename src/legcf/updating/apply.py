@@ -102,9 +102,9 @@ def with_user_features(trained: TrainedModel, table: Any, user_col: str | None) 
             f"No user of the features is in the interactions: ids are like {theirs!r} here, {mine!r} there."
         )
     features = EntityFeatures(coder, coded(coder, rows[known])).renumbered(positions[known], len(trained.users))
-    profiles = fit_user_map(features.rows, coder.widths, ranking.items, ranking.bias, ranking.histories)
-    metrics = {**trained.metrics, "user_features": profiles.facts}
-    return replace(trained, user_encoder=FeatureEncoder(coder, profiles.mapping), metrics=metrics)
+    mapping, facts = fit_user_map(features.rows, coder.widths, ranking.items, ranking.bias, ranking.histories)
+    metrics = {**trained.metrics, "user_features": facts}
+    return replace(trained, user_encoder=FeatureEncoder(coder, mapping), metrics=metrics)
 
 
 def write_run(folder: Path, trained: TrainedModel) -> None:

@@ -18,23 +18,13 @@ def renewed_lists(
 ) -> ItemLists:
     """Return lists of `entries` in all, in which nothing is new but what recommends the changed items."""
     pairs = lists.pairs.widened(train.num_items, train.num_items)
-    stay = _largest(lists.weights, ~changed[pairs.items], entries)
+    stay = lists.strongest(entries, among=~changed[pairs.items])
     new = ListFitter(train).lists_for(np.flatnonzero(changed), settings, entries - int(stay.sum()))
     weights = _nearest(new.weights * np.float32(lists.scale), lists.weights)
     old_keys, new_keys = pairs.keys()[stay], new.pairs.keys()
     order = np.argsort(np.concatenate([old_keys, new_keys]), kind="stable")
     together = pairs.subset(stay).joined(new.pairs)
     return replace(lists, pairs=together, weights=np.concatenate([lists.weights[stay], weights])[order])
-
-
-def _largest(weights: FloatArray, allowed: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
-    """Mark the `count` largest of the allowed weights."""
-    if int(allowed.sum()) <= count:
-        return allowed
-    order = np.argsort(np.where(allowed, -np.abs(weights), np.inf), kind="stable")[:count]
-    largest = np.zeros_like(allowed)
-    largest[order] = True
-    return largest
 
 
 def _nearest(weights: FloatArray, stored: FloatArray) -> FloatArray:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`legcf export`: from a run to one small file that serves without the graph."""
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,10 +26,9 @@ def export(
     dtype: Annotated[
         str | None, Option(help="Numbers as int8 with scales, float16 or float32.  [default: int8; float32 for full]")
     ] = None,
-    form: Annotated[
+    format: Annotated[
         str,
         Option(
-            "--format",
             help="coded, full (the propagated table), web (a folder with a page, for any static host), or vectors (a"
             " folder with ids and vectors, for a vector search).",
         ),
@@ -56,6 +55,7 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write RUN as one MODEL file: codebook, codes, ids, titles. Prints size and accuracy before and after."""
+    given = dict(locals())
     from legcf.core import jit
     from legcf.export.export import export_model
     from legcf.export.options import ExportOptions
@@ -65,20 +65,8 @@ def export(
     if quiet:
         jit.silence()
     names = None if attributes is None else [name.strip() for name in attributes.split(",") if name.strip()]
-    options = ExportOptions(
-        t=t,
-        c=c,
-        dtype=dtype,
-        format=form,
-        users=users,
-        history=history,
-        titles=titles,
-        items=items,
-        attributes=names,
-        evaluate=evaluate,
-        seed=seed,
-        quiet=quiet,
-    )
+    given |= {"attributes": names, "quiet": quiet}
+    options = ExportOptions(**{option.name: given[option.name] for option in fields(ExportOptions)})
     trained = Recommender.load(run)
     report = export_model(trained.trained, model, options, trained.dataset)
     if report.unmeasured is not None and not quiet:

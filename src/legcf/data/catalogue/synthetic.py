@@ -4,11 +4,11 @@
 User u and item i belong to the communities u % communities and i % communities. Low numbers are the busy ones.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,63 +112,47 @@ class Planted:
 
 def write_csv(shape: Planted, seed: int, path: Path, quiet: bool = False) -> int:
     """Stream a graph into a table with the columns user and item; return the number of pairs."""
+    written = 0
     with written_whole(path) as temporary, open(temporary, "wb") as file:
         file.write(b"user,item\n")
-
-        def write(start: int, bounds: NDArray[np.int64], items: NDArray[np.int64]) -> None:
-            users = np.repeat(np.arange(start, start + len(bounds) - 1), np.diff(bounds))
-            text = kernels.write_numbers(np.arange(len(items) + 1), users, items)
+        for users, bounds, items in _streamed(shape, seed, path, quiet):
+            text = kernels.write_numbers(np.arange(len(items) + 1), np.repeat(users, np.diff(bounds)), items)
             text[text == ord(" ")] = ord(",")
             file.write(text.data)
-
-        return _stream(shape, seed, path, write, quiet)
+            written += len(items)
+    return written
 
 
 def write_folder(shape: Planted, seed: int, folder: Path, quiet: bool = False) -> int:
     """Stream a graph into a LightGCN folder; a fifth of each user's items, at random, goes to test.txt."""
     splitting = np.random.default_rng([seed, 1])
-
+    written = 0
     with (
         folder_written_whole(folder) as temporary,
         open(temporary / "train.txt", "wb") as train,
         open(temporary / "test.txt", "wb") as test,
     ):
-
-        def write(start: int, bounds: NDArray[np.int64], items: NDArray[np.int64]) -> None:
-            users = np.repeat(np.arange(start, start + len(bounds) - 1), np.diff(bounds))
+        for users, bounds, items in _streamed(shape, seed, folder, quiet):
             # An item's sure user trains on it, so that no test item is unseen in train.txt.
-            sure = shape.first_users[items] == users
+            sure = shape.first_users[items] == np.repeat(users, np.diff(bounds))
             keys = np.where(sure, np.inf, splitting.random(len(items)))
             counts = np.minimum(np.floor(np.diff(bounds) * _TEST_SHARE + 0.5), np.diff(bounds) - 1).astype(np.int64)
             testing = kernels.smallest_of_each_row(bounds, keys, counts) & ~sure
-            _write_part(train, start, bounds, items, ~testing)
-            _write_part(test, start, bounds, items, testing)
-
-        return _stream(shape, seed, folder, write, quiet)
-
-
-def _stream(
-    shape: Planted,
-    seed: int,
-    path: Path,
-    write: Callable[[int, NDArray[np.int64], NDArray[np.int64]], None],
-    quiet: bool,
-) -> int:
-    written = 0
-    with progress(f"Generating {path.name}", shape.num_pairs, "pairs", quiet) as task:
-        for start, bounds, items in shape.blocks(np.random.default_rng(seed)):
-            write(start, bounds, items)
+            for file, marked in ((train, ~testing), (test, testing)):
+                passed = np.concatenate([[0], np.cumsum(marked)])
+                file.write(kernels.write_numbers(passed[bounds], users, items[marked]).data)
             written += len(items)
-            task.advance(len(items))
     return written
 
 
-def _write_part(
-    file: BinaryIO, start: int, bounds: NDArray[np.int64], items: NDArray[np.int64], marked: NDArray[np.bool_]
-) -> None:
-    passed = np.concatenate([[0], np.cumsum(marked)])
-    users = np.arange(start, start + len(bounds) - 1)
-    file.write(kernels.write_numbers(passed[bounds], users, items[marked]).data)
+def _streamed(
+    shape: Planted, seed: int, path: Path, quiet: bool
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield users, the bounds of their items, and the items, range after range."""
+    with progress(f"Generating {path.name}", shape.num_pairs, "pairs", quiet) as task:
+        for start, bounds, items in shape.blocks(np.random.default_rng(seed)):
+            yield np.arange(start, start + len(bounds) - 1), bounds, items
+            task.advance(len(items))
 
 
 def _ranked(counts: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.int64]:

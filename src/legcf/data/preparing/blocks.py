@@ -122,10 +122,8 @@ def sorted_block(
     by_item = kernels.counting_sort(batch.items, num_items)[0]
     by_user, starts = kernels.counting_sort(kernels.scatter(rows, by_item), num_rows)
     targets = by_user[by_item]
-    items = kernels.scatter(batch.items, targets)
-    times = None if batch.times is None else kernels.scatter(batch.times, targets)
-    testing = None if batch.testing is None else kernels.scatter(batch.testing, targets)
-    weights = None if batch.weights is None else kernels.scatter(batch.weights, targets)
+    columns: list[Any] = [None if one is None else kernels.scatter(one, targets) for one in batch[1:]]
+    items, times, testing, weights = columns
     if not merges:
         return Block(first_user, starts, items, times, testing, weights)
     indptr, keep, count, repeated, in_both = kernels.merge_rows(
@@ -145,9 +143,7 @@ def sorted_block(
     merged.repeated = merged.repeated or pair(repeated)
     merged.in_both = merged.in_both or pair(in_both)
     if count:
-        items, times = items[keep], None if times is None else times[keep]
-        testing = None if testing is None else testing[keep]
-        weights = None if weights is None else weights[keep]
+        items, times, testing, weights = (None if one is None else one[keep] for one in columns)
     return Block(first_user, indptr, items, times, testing, None if weights is None else weights.astype(np.float32))
 
 

@@ -23,6 +23,7 @@ TRAIN, VALIDATION, TEST = range(3)
 
 Labels = NDArray[np.uint8]
 Splitter = Callable[[Block], Labels]
+Start = Callable[[DataOptions, np.random.Generator, Iterable[Block]], Splitter]
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Protocol:
 
     name: str
     summary: str
-    start: Callable[[DataOptions, np.random.Generator, Iterable[Block]], Splitter]
+    start: Start
     needs_test: bool = False
     needs_time: bool = False
 
@@ -52,49 +53,39 @@ def find_protocol(name: str) -> Protocol:
     return find_part("protocol", name, PROTOCOLS)
 
 
-def _legcf(options: DataOptions, rng: np.random.Generator, blocks: Iterable[Block]) -> Splitter:
-    def label(block: Block) -> Labels:
-        testing = _testing(block)
-        keys = np.where(testing, rng.random(len(testing)), np.inf)
-        validating = smallest_of_each_row(block.indptr, keys, -(-block.subset(testing).degrees // 3))
-        return _labels(validation=validating, test=testing & ~validating)
-
-    return label
+def _each(label: Callable[[Block, DataOptions, np.random.Generator], Labels]) -> Start:
+    """Return the start of a protocol that looks at one block at a time."""
+    return lambda options, rng, blocks: lambda block: label(block, options, rng)
 
 
-def _ngcf(options: DataOptions, rng: np.random.Generator, blocks: Iterable[Block]) -> Splitter:
-    def label(block: Block) -> Labels:
-        testing = _testing(block)
-        keys = np.where(testing, np.inf, rng.random(len(testing)))
-        counts = _share(block.subset(~testing).degrees, options.validation_ratio, leave=1)
-        return _labels(validation=smallest_of_each_row(block.indptr, keys, counts), test=testing)
-
-    return label
+def _legcf(block: Block, options: DataOptions, rng: np.random.Generator) -> Labels:
+    testing = _testing(block)
+    keys = np.where(testing, rng.random(len(testing)), np.inf)
+    validating = smallest_of_each_row(block.indptr, keys, -(-block.subset(testing).degrees // 3))
+    return _labels(validation=validating, test=testing & ~validating)
 
 
-def _lightgcn(options: DataOptions, rng: np.random.Generator, blocks: Iterable[Block]) -> Splitter:
-    def label(block: Block) -> Labels:
-        testing = _testing(block)
-        return _labels(validation=np.zeros_like(testing), test=testing)
-
-    return label
-
-
-def _ratio(options: DataOptions, rng: np.random.Generator, blocks: Iterable[Block]) -> Splitter:
-    def label(block: Block) -> Labels:
-        test_counts = _share(block.degrees, options.test_ratio, leave=1)
-        validation_counts = _share(block.degrees, options.validation_ratio, leave=1 + test_counts)
-        return _first_of_each_row(block, rng.random(len(block.items)), test_counts, validation_counts)
-
-    return label
+def _ngcf(block: Block, options: DataOptions, rng: np.random.Generator) -> Labels:
+    testing = _testing(block)
+    keys = np.where(testing, np.inf, rng.random(len(testing)))
+    counts = _share(block.subset(~testing).degrees, options.validation_ratio, leave=1)
+    return _labels(validation=smallest_of_each_row(block.indptr, keys, counts), test=testing)
 
 
-def _leave_last_out(options: DataOptions, rng: np.random.Generator, blocks: Iterable[Block]) -> Splitter:
-    def label(block: Block) -> Labels:
-        assert block.times is not None
-        return _first_of_each_row(block, -block.times, block.degrees >= 2, block.degrees >= 3)
+def _lightgcn(block: Block, options: DataOptions, rng: np.random.Generator) -> Labels:
+    testing = _testing(block)
+    return _labels(validation=np.zeros_like(testing), test=testing)
 
-    return label
+
+def _ratio(block: Block, options: DataOptions, rng: np.random.Generator) -> Labels:
+    test_counts = _share(block.degrees, options.test_ratio, leave=1)
+    validation_counts = _share(block.degrees, options.validation_ratio, leave=1 + test_counts)
+    return _first_of_each_row(block, rng.random(len(block.items)), test_counts, validation_counts)
+
+
+def _last_out(block: Block, options: DataOptions, rng: np.random.Generator) -> Labels:
+    assert block.times is not None
+    return _first_of_each_row(block, -block.times, block.degrees >= 2, block.degrees >= 3)
 
 
 def _temporal(options: DataOptions, rng: np.random.Generator, blocks: Iterable[Block]) -> Splitter:
@@ -143,12 +134,12 @@ def _labels(validation: NDArray[np.bool_], test: NDArray[np.bool_]) -> Labels:
 PROTOCOLS = {
     protocol.name: protocol
     for protocol in (
-        Protocol("legcf", "a third of each user's test items, rounded up, validates", _legcf, needs_test=True),
-        Protocol("ngcf", "a tenth of each user's train items validates", _ngcf, needs_test=True),
-        Protocol("lightgcn", "train.txt trains, test.txt tests, nothing validates", _lightgcn, needs_test=True),
-        Protocol("ratio", "of each user's pairs a random tenth validates and a random fifth tests", _ratio),
+        Protocol("legcf", "a third of each user's test items, rounded up, validates", _each(_legcf), needs_test=True),
+        Protocol("ngcf", "a tenth of each user's train items validates", _each(_ngcf), needs_test=True),
+        Protocol("lightgcn", "train.txt trains, test.txt tests, nothing validates", _each(_lightgcn), needs_test=True),
+        Protocol("ratio", "of each user's pairs a random tenth validates and a random fifth tests", _each(_ratio)),
         Protocol(
-            "leave-last-out", "each user's last pair tests, the one before validates", _leave_last_out, False, True
+            "leave-last-out", "each user's last pair tests, the one before validates", _each(_last_out), needs_time=True
         ),
         Protocol("temporal", "the latest fifth of all pairs tests, the tenth before validates", _temporal, False, True),
     )

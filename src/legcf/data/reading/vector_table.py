@@ -5,7 +5,8 @@ A file holds two matrices, users and items, or one. The suffix decides the forma
 """
 
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -91,11 +92,9 @@ def _read(path: Path) -> VectorTable:
 
 
 def _read_npy(path: Path) -> VectorTable:
-    try:
+    with _reading(path, *NPY_ERRORS):
         # Mapped, not read: a table larger than memory is coded block by block.
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except NPY_ERRORS as error:
-        raise _unreadable(path, error) from error
     if not isinstance(array, np.ndarray):
         raise UserError(f"{path} is not a plain .npy file: name an .npz file .npz.")
     return VectorTable(_matrix(array, path, "the array"), origin=f"{path}, {_shape(array)}")
@@ -104,11 +103,8 @@ def _read_npy(path: Path) -> VectorTable:
 def _read_npz(path: Path) -> VectorTable:
     if not zipfile.is_zipfile(path):
         raise UserError(f"{path} is not an .npz archive: it is damaged, cut short or of another type.")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except NPY_ERRORS as error:
-        raise _unreadable(path, error) from error
+    with _reading(path, *NPY_ERRORS), np.load(path, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
     # What is no matrix belongs to something else: an `implicit` model stores its settings beside its factors.
     return _sides({name: array for name, array in arrays.items() if array.ndim == 2}, path, ordered=True)
 
@@ -117,11 +113,9 @@ def _read_safetensors(path: Path) -> VectorTable:
     from safetensors import SafetensorError, safe_open
 
     try:
-        with safe_open(path, framework="numpy") as file:
+        with _reading(path, SafetensorError, OSError, ValueError), safe_open(path, framework="numpy") as file:
             names = [name for name in file.keys() if len(file.get_slice(name).get_shape()) == 2]  # noqa: SIM118
             arrays = {name: file.get_tensor(name) for name in names}
-    except (SafetensorError, OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
     except (TypeError, AttributeError) as error:
         # numpy has no such type (bfloat16, float8)
         raise UserError(f"{path} holds numbers of a type that numpy lacks ({error}): save it as float32.") from error
@@ -135,10 +129,8 @@ def _read_parquet(path: Path) -> VectorTable:
     from legcf.data.reading.formats.parquet import check_parquet
 
     check_parquet(path)
-    try:
+    with _reading(path, pl.exceptions.PolarsError, OSError):
         frame = pl.read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise _unreadable(path, error) from error
     return _from_frame(frame, path)
 
 
@@ -200,13 +192,11 @@ def _read_lines(path: Path, separator: str, fields: int, ids: int | None, skippe
         "id" if position == ids else f"value {position}": pl.String if position == ids else pl.Float32
         for position in range(fields)
     }
-    try:
+    with _reading(path, pl.exceptions.PolarsError, OSError):
         frame = pl.read_csv(
             path, separator=separator, has_header=False, skip_rows=skipped, schema=kinds,
             quote_char=None if separator == " " else '"',
         )  # fmt: skip
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise _unreadable(path, error) from error
     if frame.height and frame.width > 1 and frame.get_columns()[-1].null_count() == frame.height:
         frame = frame.drop(frame.columns[-1])  # what some programs write ends in a space
     table = _from_frame(frame, path)
@@ -215,11 +205,8 @@ def _read_lines(path: Path, separator: str, fields: int, ids: int | None, skippe
 
 def _first_lines(path: Path) -> list[str]:
     """Return the first two lines."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            lines = [line.rstrip("\r\n") for line in islice(file, 2)]
-    except (OSError, UnicodeDecodeError) as error:
-        raise _unreadable(path, error) from error
+    with _reading(path, OSError, UnicodeDecodeError), open(path, encoding="utf-8") as file:
+        lines = [line.rstrip("\r\n") for line in islice(file, 2)]
     if not lines or not lines[0].strip():
         raise UserError(f"{path} begins with an empty line, so it is not a table.")
     return lines
@@ -274,13 +261,20 @@ def _shape(array: Matrix) -> str:
     return " × ".join(f"{size:,}" for size in array.shape) or "a single value"
 
 
-def _unreadable(path: Path, error: Exception) -> UserError:
-    if any(word in str(error) for word in ("pickle", "Object arrays", "Python objects")):
-        return UserError(f"{path} is pickled, which can run any code when read: save it as a plain array of numbers.")
-    reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-    return UserError(
-        f"{path} cannot be read ({reason}): it is damaged, cut short or of another type than its name says."
-    )
+@contextmanager
+def _reading(path: Path, *errors: type[Exception]) -> Iterator[None]:
+    """Say in a sentence what is wrong where one of these errors is raised."""
+    try:
+        yield
+    except errors as error:
+        if any(word in str(error) for word in ("pickle", "Object arrays", "Python objects")):
+            raise UserError(
+                f"{path} is pickled, which can run any code when read: save it as a plain array of numbers."
+            ) from error
+        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+        raise UserError(
+            f"{path} cannot be read ({reason}): it is damaged, cut short or of another type than its name says."
+        ) from error
 
 
 _READERS: dict[str, Callable[[Path], VectorTable]] = {

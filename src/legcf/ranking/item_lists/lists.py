@@ -10,6 +10,7 @@ needed to rank: no other user's history, and a request costs the lengths of the 
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from legcf.core.arrays import FloatArray, LongArray, Positions, inverse_power
 from legcf.data.interactions import Interactions, pair_keys
@@ -49,6 +50,10 @@ class ItemLists:
     """p, how far long histories are shortened."""
     scale: float = 1.0
     """Factor already applied to the regression's weights to match the scale of the dot products; 0: unknown."""
+
+    @classmethod
+    def empty(cls, num_items: int, user_power: float = 0.5) -> "ItemLists":
+        return cls(Interactions.empty(num_items, num_items), np.zeros(0, dtype=np.float32), user_power)
 
     @property
     def num_entries(self) -> int:
@@ -103,11 +108,12 @@ class ItemLists:
 
         add_lists(scores, self, histories)
 
-    def add_to_pairs(self, scores: FloatArray, rows: Positions, items: Positions, histories: Interactions) -> None:
-        """Add what lists say of item `items[p]` to score p, for the history of `rows[p]`. Compiled: needs numba."""
-        from legcf.ranking.item_lists.lists_numba import add_to_pairs
-
-        add_to_pairs(scores, rows, items, self, histories)
+    def strongest(self, count: int, among: NDArray[np.bool_] | None = None) -> NDArray[np.bool_]:
+        """Mark the `count` entries of the largest weights, of all or of some that are marked."""
+        marked = np.zeros(self.num_entries, dtype=np.bool_)
+        sizes = np.abs(self.weights) if among is None else np.where(among, np.abs(self.weights), -np.inf)
+        marked[np.argsort(-sizes, kind="stable")[:count]] = True
+        return marked if among is None else marked & among
 
     def rounded(self, bits: int) -> "ItemLists":
         """Round the weights to so many bits, as a file gives them back."""

@@ -17,14 +17,7 @@ from legcf.core.config import RankingConfig
 from legcf.core.hill_climb import climb, peak
 from legcf.data.interactions import Interactions
 from legcf.ranking.item_lists.lists import ItemLists
-from legcf.ranking.item_lists.ridge import (
-    Solved,
-    find_candidates,
-    fits_whole_gram,
-    gram_of,
-    solve,
-    strongest,
-)
+from legcf.ranking.item_lists.ridge import Solved, find_candidates, fits_whole_gram, gram_of, solve, strongest
 from legcf.ranking.ranking import Ranking, product_spread
 from legcf.ranking.selection_policy import SelectionPolicy, is_improvement
 
@@ -78,7 +71,7 @@ class ListFitter:
         self._usual_count = candidate_count(train, byte_budget)
         self._by_item = train.transposed()
         self._candidates: dict[int, Interactions] = {}
-        self._solved: dict[tuple[int, float, float], Solved] = {}
+        self._solved: dict[tuple[int, float, tuple[float, ...]], Solved] = {}
         self._made: dict[tuple[Any, ...], ItemLists] = {}
         picked = np.linspace(0, train.num_users - 1, min(_SAMPLE, train.num_users)).astype(np.int64)
         self._sample = train.of_users(np.unique(picked))
@@ -117,9 +110,8 @@ class ListFitter:
         lists = self._made.pop(key, None)
         if lists is None:
             solved = self._solve(key[0], config.list_user_power, (config.list_ridge,))
-            lists = (
-                self._strongest(solved, config, entries, refit).lists(0, config.list_power).rounded(config.list_bits)
-            )
+            kept = self._strongest(solved, config, entries, refit)
+            lists = kept.lists(0, config.list_power).rounded(config.list_bits)
         # Of those that are only tried the last one; final ones are asked for again, beside the codes and the table.
         tried = [other for other in self._made if not other[2]]
         final = [other for other in self._made if other[2]]
@@ -221,15 +213,11 @@ class ListFitter:
         return float(np.sqrt(max(squares / size - (total / size) ** 2, 0.0)))
 
     def _solve(self, count: int, user_power: float, ridges: tuple[float, ...]) -> Solved:
-        """Return what is solved for the first of these ridges, and keep the others: most of the work is the same."""
-        missing = tuple(ridge for ridge in ridges if (count, user_power, ridge) not in self._solved)
-        if missing:
+        """Return what is solved for these ridges, and keep it."""
+        key = count, user_power, ridges
+        if key not in self._solved:
             if count not in self._candidates:
                 self._candidates[count] = find_candidates(self.train, count, self._by_item)
-            gram = self._gram(user_power)
-            solved = solve(self.train, self._candidates[count], missing, user_power, self._by_item, gram)
-            for index, ridge in enumerate(missing):
-                one = slice(index, index + 1)
-                part = Solved(solved.candidates, solved.weights[one], solved.gains[one])
-                self._solved[count, user_power, ridge] = part
-        return self._solved[count, user_power, ridges[0]]
+            candidates, gram = self._candidates[count], self._gram(user_power)
+            self._solved[key] = solve(self.train, candidates, ridges, user_power, self._by_item, gram)
+        return self._solved[key]

@@ -231,14 +231,9 @@ def fits_whole_gram(num_items: int) -> bool:
     return num_items**2 * 4 <= _DENSE_BYTES
 
 
-def has_few_pairs(train: Interactions) -> bool:
-    """Say whether G is sooner made of the pairs that there are."""
-    return train.num_pairs <= _SPARSE * train.num_users * train.num_items
-
-
 def gram_of(train: Interactions, user_power: float) -> FloatArray:
-    """Compute the whole of G in the way that is sooner done."""
-    if has_few_pairs(train):
+    """Compute the whole of G in the way that is sooner done: of the pairs that there are, where these are few."""
+    if train.num_pairs <= _SPARSE * train.num_users * train.num_items:
         return sparse_gram(train, user_power)
     return whole_gram(train, inverse_power(train.user_degrees, user_power).astype(np.float32))
 

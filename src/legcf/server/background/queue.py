@@ -7,7 +7,6 @@ A piece is a wait for the helper process (`legcf.server.background.process`), wh
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TypeVar
 
 _MAX_WAITING = 64  # requests
@@ -34,7 +33,8 @@ class SlowQueue:
 
     async def in_thread(self, work: Callable[[], _Result]) -> _Result:
         """Return the result of work that is done in the thread of this queue."""
-        return (await self.run_all([partial(self._in_thread, work)]))[0]
+        loop = asyncio.get_running_loop()
+        return (await self.run_all([lambda: loop.run_in_executor(self._thread, work)]))[0]
 
     async def run_all(
         self,
@@ -55,6 +55,3 @@ class SlowQueue:
             return results
         finally:
             self._num_waiting -= 1
-
-    async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -107,23 +107,25 @@ class AdministrationApi:
         return self._answer(await self._look(lambda records: records.items(query.offset, query.limit)))
 
     async def export(self, request: HttpRequest) -> Response:
-        user = read_query(request, OneUser).user
-        found = await self._look(lambda records: records.of_user(user))
-        if found is None:
-            raise UnknownId("user", user)
+        user, found = await self._found(request)
         audit(request, self._services, "user_exported", user=user)
         return self._answer(found)
 
     async def delete(self, request: HttpRequest) -> Response:
-        user = read_query(request, OneUser).user
-        found = await self._look(lambda records: records.of_user(user))
-        if found is None:
-            raise UnknownId("user", user)
+        user, found = await self._found(request)
         assert self._services.journal is not None
         await self._services.journal.write([DeletedUser(user, time.time())])
         counts = {"events": len(found["events"]), "impressions": len(found["impressions"])}
         audit(request, self._services, "user_deleted", user=user, in_file=found["in_file"], **counts)
         return self._answer({"user": user, "in_file": found["in_file"], **counts})
+
+    async def _found(self, request: HttpRequest) -> tuple[str, dict[str, Any]]:
+        """Return the user that a request names, and all that is held of it."""
+        user = read_query(request, OneUser).user
+        found = await self._look(lambda records: records.of_user(user))
+        if found is None:
+            raise UnknownId("user", user)
+        return user, found
 
     async def _look(self, find: Callable[[Records], Any]) -> Any:
         """Look in the slow queue: there may be many users."""

@@ -4,6 +4,7 @@
 import os
 from collections.abc import Callable, Container
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -133,13 +134,8 @@ def search_items(loaded: LoadedModel, text: str, limit: int) -> list[dict[str, A
     """Find items whose title holds the text, or whose id is the text; the best known first."""
     names, folded = loaded.folded_names, text.casefold().strip()
     exact = loaded.scorer.model.items.find(text) if text else None
-    found_items = [] if exact is None else [exact]
-    for item in loaded.by_popularity:
-        if len(found_items) >= limit:
-            break
-        if folded in names[item] and item != exact:
-            found_items.append(item)
-    return _entries(loaded, found_items)
+    others = (item for item in loaded.by_popularity if folded in names[item] and item != exact)
+    return _entries(loaded, list(islice(chain([] if exact is None else [exact], others), limit)))
 
 
 def search_users(loaded: LoadedModel, text: str, limit: int, deleted: Container[int] = ()) -> list[int | str]:

@@ -36,24 +36,11 @@ class Adam:
             steps = [state["step"] for state in states]
             for count in steps:
                 count += 1
-            beta1, beta2 = group["betas"]
             gradients = [parameter.grad for parameter in moved]
             first, second = ([state[name] for state in states] for name in _MOMENTS)
-            torch._fused_adam_(
-                moved,
-                gradients,
-                first,
-                second,
-                [],
-                steps,
-                lr=group["lr"],
-                beta1=beta1,
-                beta2=beta2,
-                weight_decay=group["weight_decay"],
-                eps=group["eps"],
-                amsgrad=False,
-                maximize=False,
-            )
+            settings = {name: group[name] for name in ("lr", "weight_decay", "eps")}
+            settings["beta1"], settings["beta2"] = group["betas"]
+            torch._fused_adam_(moved, gradients, first, second, [], steps, **settings, amsgrad=False, maximize=False)
 
     def state_dict(self) -> dict[str, Any]:
         """Return moments and groups, parameters by their number."""

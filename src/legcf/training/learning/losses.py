@@ -18,15 +18,13 @@ import torch
 
 from legcf.core.config import TrainingConfig
 from legcf.core.errors import UserError
-from legcf.core.jit import get_num_threads, njit, prange
+from legcf.core.jit import njit, prange
 from legcf.core.plugins import Registry
+from legcf.graph.basis_numba import columns_a_task
 from legcf.graph.operator import Operator
 from legcf.training.learning.softmax import clashes_of, softmax_gradient
 from legcf.training.model import GraphModel
 from legcf.training.sampler import Negatives, TrainingBatch
-
-# At least. Gradients are split by column: threads never write the same value, sums keep their order.
-_COLUMNS_A_TASK = 32
 
 Function = Callable[[torch.Tensor, TrainingBatch, float], torch.Tensor]
 ValueAndGradient = Callable[[torch.Tensor, TrainingBatch, float], tuple[float, torch.Tensor]]
@@ -67,8 +65,8 @@ def bpr(vectors: torch.Tensor, batch: TrainingBatch, negative_weight: float) -> 
     offset = float(np.log(negative_weight))
     value = _bpr_slopes(values, batch.users, batch.positives, batch.negatives, batch.weights, offset, slopes)
     gradient = np.zeros_like(values)
-    wide = max(_COLUMNS_A_TASK, -(-values.shape[1] // get_num_threads()))
-    _bpr_gradient(values, batch.users, batch.positives, batch.negatives, slopes, gradient, wide)
+    columns = columns_a_task(values.shape[1])
+    _bpr_gradient(values, batch.users, batch.positives, batch.negatives, slopes, gradient, columns)
     return value, torch.from_numpy(gradient)
 
 

@@ -63,24 +63,20 @@ class Delimited(Format):
 
     def rows(self, path: Path, names: Sequence[str]) -> Iterator[NumberedRow]:
         columns: list[str] | None = None
-        number, numbered_fields = 0, self._fields(path)
-        while True:
-            try:
-                number, fields = next(numbered_fields)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                raise UserError(
-                    f"{path}, line {number + 1} or after has a quotation mark that is not closed or not alone in its "
-                    "field."
-                ) from error
-            if columns is None:
-                columns, count = self._names(fields, names), len(fields)
-                if self.header:
-                    continue
-            if len(fields) != count:
-                raise UserError(f"{path}, line {number} has {len(fields)} fields where the first line has {count}.")
-            yield number, {name: field or None for name, field in zip(columns, fields, strict=False)}
+        number = 0
+        try:
+            for number, fields in self._fields(path):
+                if columns is None:
+                    columns, count = self._names(fields, names), len(fields)
+                    if self.header:
+                        continue
+                if len(fields) != count:
+                    raise UserError(f"{path}, line {number} has {len(fields)} fields where the first line has {count}.")
+                yield number, {name: field or None for name, field in zip(columns, fields, strict=False)}
+        except csv.Error as error:
+            raise UserError(
+                f"{path}, line {number + 1} or after has a quotation mark that is not closed or not alone in its field."
+            ) from error
 
     def _names(self, first: Sequence[str], names: Sequence[str]) -> list[str]:
         if self.header:
