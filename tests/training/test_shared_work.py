@@ -12,8 +12,11 @@ from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
 from legcf.training.run import train
 from legcf.training.run_folder import TrainedModel
-from legcf.training.shared_work import SharedWork, Work
+from legcf.training.shared_work import Work
 from tests.helpers import planted
+from tests.test_numbers import benchmark
+
+SharedWork = benchmark("sizes_together").SharedWork
 
 SIZES = (30_000, 13_000, 16_000)
 

@@ -103,12 +103,20 @@ class RankingBuilder:
         return entries_within(self.byte_budget - taken, ranking.num_items, self.config.list_bits)
 
     def with_list_weight(
-        self, ranking: Ranking, lists: ItemLists, config: RankingConfig, objective: Objective | None
+        self,
+        ranking: Ranking,
+        lists: ItemLists,
+        config: RankingConfig,
+        objective: Objective | None,
+        between: bool = False,
     ) -> BuiltRanking:
-        """Add these lists, with the best weight where the configuration leaves it to the objective."""
+        """Add these lists, with the best weight where the configuration leaves it to the objective.
+
+        It may lie `between` those that are tried; else the configured weight is left for a better one alone.
+        """
         fitter = self._fitter_for(ranking)
         if objective is not None and config.fit_weight:
-            weight, _ = fitter.weighed(ranking, lists, config.list_weight, objective, config, between=True)
+            weight, _ = fitter.weighed(ranking, lists, config.list_weight, objective, config, between)
             config = config.model_copy(update={"list_weight": weight})
         return BuiltRanking(
             fitter.added(ranking, lists, config.list_weight), config.model_copy(update=_NOTHING_TO_CHOOSE)
@@ -120,7 +128,7 @@ class RankingBuilder:
         if objective is not None and config.fit_lists:
             config = builder.fitter.settings(ranking, config, objective, self.entries(ranking))
         lists = builder.fitter.lists(config, self.entries(ranking))
-        return builder.with_list_weight(ranking, lists, config, objective)
+        return builder.with_list_weight(ranking, lists, config, objective, between=True)
 
     def _fitter_for(self, ranking: Ranking) -> ListFitter:
         return ListFitter(ranking.histories) if self.fitter is None else self.fitter
