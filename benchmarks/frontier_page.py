@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table and the figure of docs/size.md, from what `frontier.py` has kept.
 
-Model files are means over `SEEDS`, with the standard error of that mean where there are several.
+Model files are means over `SEEDS`, with the standard error of that mean where there are several; without one of them,
+over what there is.
 """
 
 import json
@@ -53,7 +54,8 @@ def results() -> dict[str, list[ComparisonRow]]:
         path = RESULTS / f"frontier-{data}.json"
         if path.exists():
             rows = json.loads(path.read_text())
-            files = [row for row in rows if row["kind"] == "legcf" and row["seed"] in SEEDS]
+            files = [row for row in rows if row["kind"] == "legcf"]
+            files = [row for row in files if row["seed"] in SEEDS] or files
             names = dict.fromkeys(row["name"] for row in files)
             means = [_mean([row for row in files if row["name"] == name]) for name in names]
             found[data] = means + [row for row in rows if row["kind"] != "legcf"]
