@@ -38,9 +38,8 @@ SERIES = {  # label: kind, names, marker, line, colour
 }
 ON_THE_PAGE = {  # the figure has all
     "legcf": ("250kB", "500kB", "1MB", "2MB", "4MB", "8MB"),
-    "als": ("items, float32", "items, 8 bits", "items, 4 bits", "items, float32, with lists"),
+    "als": ("items, float32", "items, 4 bits", "items, float32, with lists"),
     "full": ("float32", "4 bits"),
-    "ease": ("float32",),
 }
 SEEDS = (91, 92, 93)
 LOWEST = 0.8  # of the best: what is shown
@@ -86,12 +85,12 @@ def _cell(rows: list[ComparisonRow], kind: str, name: str) -> str:
         return "–"
     row = found[0]
     if "refused" in row:
-        return "too small for the items"
+        return "too small"
     size = f"{row['bytes'] / 1e6:,.2f} MB" if row["bytes"] < 1e9 else f"{row['bytes'] / 1e9:,.1f} GB"
     if "ndcg@20" not in row:
         return f"{size}: not run"
     bold = "**" * (kind == "legcf")
-    error = f" ± {row['error']:.4f}" if row.get("error") is not None else ""
+    error = f" ±{row['error']:.4f}" if row.get("error") is not None else ""
     return f"{size}: {bold}{row['ndcg@20']:.4f}{bold}{error}"
 
 
