@@ -16,7 +16,7 @@ import pytest
 from tests.helpers import planted, write_folder
 
 MEGABITS, DELAY = 100, 5  # milliseconds each way, so that a round trip takes 10
-CUT_SECONDS = float(os.environ.get("LEGCF_CUT_SECONDS", "2"))  # for how long there is no link
+CUT_SECONDS = float(os.environ.get("LEGCF_CUT_SECONDS", "4"))  # for how long there is no link
 C = D = 64
 EPOCHS, BATCH = 4, 20
 PATIENCE = 240

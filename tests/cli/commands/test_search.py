@@ -100,8 +100,7 @@ def test_the_default_is_the_least_that_is_found(folder: Path, tmp_path: Path) ->
     """Where everything in the space is refused or worse, the method's own settings are the best."""
     out = tmp_path / "search"
     words = ("--over", "training.learning_rate=1e-9", "--over", "training.loss=bpr,hinge", "--trials", 10)
-    few = ("--set", "training.negatives=20")  # bpr draws them for each pair
-    answer = legcf("search", folder, "--out", out, *SMALL, *few, *words, "--json")
+    answer = legcf("search", folder, "--out", out, *SMALL, *words, "--json")
     assert answer.code == 0, answer.err
     assert json.loads(answer.out)["best"]["trial"] == 0
     assert {trial.state.name for trial in trials(out)} == {"COMPLETE", "FAIL"}
