@@ -2,6 +2,7 @@
 """What pairs count: columns of weights, half-lives, and what follows from them."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -54,6 +55,25 @@ def test_dates_and_files(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("user,item,date\n1,1,2024-01-01\n1,2,2024-01-08\n2,2,2024-01-15\n")
     assert weights_of(load_data(path, DataOptions(half_life="1w")).known) == [0.25, 0.5, 1]
+
+
+@pytest.mark.parametrize("repeat", ["allow", "exclude"])
+@pytest.mark.parametrize("protocol", ["ratio", "leave-last-out", "temporal"])
+@pytest.mark.parametrize("half_life", [None, "5d"])
+def test_the_order_of_rows_changes_nothing(repeat: Any, protocol: str, half_life: str | None) -> None:
+    """Sums of weights and splits of rows are the same however the rows come: in a file, or from many threads."""
+    rng, size = np.random.default_rng(7), 3_000
+    log = pl.DataFrame(
+        {
+            "user": rng.integers(0, 5, size),
+            "item": rng.integers(0, 8, size),
+            "plays": 10 ** rng.uniform(-4, 4, size),
+            "time": 1_700_000_000 + rng.integers(0, 9, size) * DAY,
+        }
+    )
+    options = DataOptions(weight_col="plays", repeat=repeat, protocol=protocol, half_life=half_life)
+    hashes = {load_data(log.sample(fraction=1, shuffle=True, seed=seed), options).content_hash for seed in range(3)}
+    assert hashes == {load_data(log, options).content_hash}
 
 
 def test_what_cannot_be_weighed(tmp_path: Path) -> None:

@@ -55,7 +55,8 @@ class Interactions:
         if weights is not None:
             order = np.argsort(keys, kind="stable")
             keys, starts = np.unique(keys[order], return_index=True)
-            weights = np.add.reduceat(weights[order], starts) if len(keys) else weights[order]
+            sums = np.add.reduceat(weights[order], starts, dtype=np.float64) if len(keys) else weights[order]
+            weights = sums.astype(weights.dtype)
         else:
             keys = sorted_unique(keys)
         indptr = np.zeros(num_users + 1, dtype=np.int64)

@@ -124,6 +124,8 @@ def sorted_block(
     targets = by_user[by_item]
     columns: list[Any] = [None if one is None else kernels.scatter(one, targets) for one in batch[1:]]
     items, times, testing, weights = columns
+    if weights is not None:
+        _order_repeated(starts, items, times, weights)
     if not merges:
         return Block(first_user, starts, items, times, testing, weights)
     indptr, keep, count, repeated, in_both = kernels.merge_rows(
@@ -145,6 +147,19 @@ def sorted_block(
     if count:
         items, times, testing, weights = (None if one is None else one[keep] for one in columns)
     return Block(first_user, indptr, items, times, testing, None if weights is None else weights.astype(np.float32))
+
+
+def _order_repeated(
+    starts: NDArray[np.int64], items: NDArray[np.int32], times: NDArray[Any] | None, weights: NDArray[np.floating]
+) -> None:
+    """Order the rows of each pair by time and weight: a sum and a split must not depend on the order they came in."""
+    rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    follows = np.append(False, (rows[1:] == rows[:-1]) & (items[1:] == items[:-1]))
+    repeated = np.flatnonzero(follows | np.append(follows[1:], False))
+    columns = [weights] if times is None else [weights, times]
+    order = repeated[np.lexsort((*(one[repeated] for one in columns), np.cumsum(~follows)[repeated]))]
+    for column in columns:
+        column[repeated] = column[order]
 
 
 def concatenated(batches: list[Batch]) -> Batch:
