@@ -88,7 +88,7 @@ def search(
     """
     optuna = _optuna()
     prepare(request, dataset, folder, trials)
-    _revive(_study(folder, optuna.samplers.RandomSampler(request.seed)))
+    _revive(_study(folder, optuna.samplers.RandomSampler(request.seed)), request)
     study = _study(folder, _sampler(request))
     size = _points(request.space())
     with _trainers(request, dataset, scheduler) as (train_with, lanes):
@@ -149,12 +149,26 @@ def _trainers(request: SearchRequest, dataset: Dataset, scheduler: str | None) -
 
 
 def _attempt(trial: Any, request: SearchRequest, train_with: _Train, trials: int) -> float:
-    optuna = _optuna()
+    """Make a trial, and return its score; one that is broken off is put back, for whoever searches on."""
     trial.set_user_attr("owner", owner_mark())
-    earlier = [one for one in _counted(trial.study) if one.number < trial.number]
-    if len(earlier) >= trials:
-        raise _Enough
-    drawn = {key: trial.suggest_categorical(key, list(part.values)) for key, part in request.space().items()}
+    try:
+        earlier = [one for one in _counted(trial.study) if one.number < trial.number]
+        if len(earlier) >= trials:
+            raise _Enough
+        return _score(trial, request, train_with)
+    except (KeyboardInterrupt, _Enough):
+        trial.study.enqueue_trial(_drawn(trial, request))
+        raise
+
+
+def _drawn(trial: Any, request: SearchRequest) -> dict[str, Any]:
+    """Return the settings of a trial, which are drawn if it has none: a sampler refuses ended trials without them."""
+    return {key: trial.suggest_categorical(key, list(part.values)) for key, part in request.space().items()}
+
+
+def _score(trial: Any, request: SearchRequest, train_with: _Train) -> float:
+    optuna = _optuna()
+    drawn = _drawn(trial, request)
     monitor = request.config({}).training.monitor
     scores: list[float] = []
 
@@ -202,7 +216,18 @@ def _study(folder: Path, sampler: Any) -> Any:
             load_if_exists=True,
         )
     except (ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
-        raise UserError(f"{path} is damaged: choose another --out, or remove {folder} and search again.") from error
+        raise _damaged(folder) from error
+
+
+def _damaged(folder: Path) -> UserError:
+    journal = folder / "trials.journal"
+    return UserError(f"{journal} is damaged: choose another --out, or remove {folder} and search again.")
+
+
+def _is_whole(trial: Any, choices: Mapping[str, Any]) -> bool:
+    """Return whether a trial has settings of these choices alone, and all of them if it has ended."""
+    had = trial.distributions
+    return bool(had == (choices if trial.state.is_finished() else {key: choices.get(key) for key in had}))
 
 
 def _drop_cut_line(path: Path, lock: Any) -> None:
@@ -235,19 +260,22 @@ def prepare(request: SearchRequest, dataset: Dataset, folder: Path, trials: int)
             raise UserError(f"{folder} is not empty and holds no search; choose another --out.")
         write_json(path, mark)
     study = _study(folder, _sampler(request))
+    choices = {key: _optuna().distributions.CategoricalDistribution(v.values) for key, v in request.space().items()}
+    if not all(_is_whole(trial, choices) for trial in study.get_trials(deepcopy=False)):
+        raise _damaged(folder)
     if not study.get_trials(deepcopy=False):
         study.enqueue_trial(request.usual(request.space()))
 
 
-def _revive(study: Any) -> None:
+def _revive(study: Any, request: SearchRequest) -> None:
     """Fail trials whose process is gone, and put what they tried first into the queue."""
     optuna = _optuna()
     for trial in study.get_trials(states=(optuna.trial.TrialState.RUNNING,)):
         owner = trial.user_attrs.get("owner")
         if owner is not None and is_gone(owner):
+            drawn = _drawn(optuna.trial.Trial(study, trial._trial_id), request)
             study.tell(trial.number, state=optuna.trial.TrialState.FAIL, skip_if_finished=True)
-            if trial.params:
-                study.enqueue_trial(trial.params)
+            study.enqueue_trial(drawn)
 
 
 def _counted(study: Any) -> list[Any]:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
+from legcf.experiments import search
 from legcf.experiments.search import SearchRequest, owner_mark
 from legcf.training.loop import TrainingOptions
 from legcf.training.registry import resolve
@@ -57,6 +59,82 @@ def test_a_line_that_was_cut_off_costs_its_trial_alone(folder: Path, tmp_path: P
         found = legcf("search", folder, "--out", out, *SMALL, *RATES, "--trials", 3, "--quiet")
         assert found.code == 0, found.err
     assert sum(trial.value is not None for trial in trials(out)) >= 2
+
+
+def pretended(dataset: Any, config: Any, options: TrainingOptions) -> Any:
+    """Return a score without any training."""
+    return SimpleNamespace(metrics={"num_params": 1, "validation": {config.training.monitor: 0.5}})
+
+
+def test_a_journal_without_one_of_its_lines_is_searched_on_or_refused(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("legcf.experiments.search.train", pretended)
+    out = tmp_path / "search"
+    command = ("search", folder, "--out", out, *SMALL, *RATES, "--quiet", "--trials")
+    assert legcf(*command, 2).code == 0
+    lines = (out / "trials.journal").read_bytes().splitlines(keepends=True)
+    codes = []
+    for number in range(len(lines)):
+        (out / "trials.journal").write_bytes(b"".join(lines[:number] + lines[number + 1 :]))
+        answer = legcf(*command, 3)
+        assert "Traceback" not in answer.err
+        codes.append(answer.code)
+        assert answer.code == 0 or "trials.journal is damaged" in answer.err
+    assert codes.count(2) == 2, "those that say what the two trials tried"
+
+
+@pytest.mark.parametrize("reached", [6, 7])
+def test_a_process_that_is_gone_before_it_drew_costs_nothing(
+    reached: int, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the first trial, which is the default: it begins in line 6 and says whose it is in line 7."""
+    monkeypatch.setattr("legcf.experiments.search.train", pretended)
+    out = tmp_path / "search"
+    command = ("search", folder, "--out", out, *SMALL, *RATES, "--quiet", "--trials")
+    assert legcf(*command, 1).code == 0
+    lines = (out / "trials.journal").read_text().splitlines(keepends=True)[:reached]
+    (out / "trials.journal").write_text("".join(lines).replace(f" {os.getpid()} ", " 9999999 "))
+    answer = legcf(*command, 4)
+    assert answer.code == 0, answer.err
+    usual = resolve("full", None, "default", 0, {}).training.learning_rate
+    rates = [one.params.get("training.learning_rate") for one in trials(out) if one.state.name == "COMPLETE"]
+    assert len(rates) == len(set(rates))
+    assert reached == 6 or (len(rates) == 4 and usual in rates)
+
+
+def test_what_ctrl_c_broke_off_is_tried_again(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: Any) -> Any:
+        raise KeyboardInterrupt
+
+    out = tmp_path / "search"
+    command = ("search", folder, "--out", out, *SMALL, *RATES, "--quiet", "--trials", 9)
+    monkeypatch.setattr("legcf.experiments.search.train", interrupted)
+    for _ in range(2):
+        assert legcf(*command).code == 130
+    monkeypatch.setattr("legcf.experiments.search.train", pretended)
+    assert legcf(*command).code == 0
+    ended = [one.params["training.learning_rate"] for one in trials(out) if one.state.name == "COMPLETE"]
+    assert sorted(ended) == sorted({1e-9, 0.1, 0.2, resolve("full", None, "default", 0, {}).training.learning_rate})
+
+
+def test_a_trial_that_came_too_late_is_tried_when_more_are_asked_for(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when two workers begin the last trial at the same moment."""
+    monkeypatch.setattr("legcf.experiments.search.train", pretended)
+    out = tmp_path / "search"
+    command = ("search", folder, "--out", out, *SMALL, *RATES, "--quiet", "--trials")
+    assert legcf(*command, 2).code == 0
+    request = SearchRequest("full", over={"training.learning_rate": (0.2, 0.1, 1e-9)})
+    study = search._study(out, search._sampler(request))
+    late = study.ask()
+    with pytest.raises(search._Enough):
+        search._attempt(late, request, lambda config, on_epoch: {}, trials=2)
+    study.tell(late, state=optuna.trial.TrialState.FAIL)
+    assert legcf(*command, 4).code == 0
+    ended = [one.params["training.learning_rate"] for one in trials(out) if one.state.name == "COMPLETE"]
+    assert len(ended) == len(set(ended)) == 4
 
 
 def test_bad_trials_are_pruned(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
