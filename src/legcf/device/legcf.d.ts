@@ -6,25 +6,26 @@ export type Id = string | number | bigint;
 /** A value, several of which one must hold, or conditions that all must hold. */
 export type Condition = string | number | boolean | (string | number | boolean)[] | { any?: Condition; not?: Condition; min?: number; max?: number };
 
+/** What is asked for; null is not. */
 export interface Request {
   /** A user that the model knows. */
   user?: Id | null;
   /** What somebody has: of someone new, or beside what is known of the user. */
-  items?: Iterable<Id>;
+  items?: Iterable<Id> | null;
   /** How many items, at most: 20 by default. */
-  k?: number;
+  k?: number | null;
   /** Whether to leave out what the user has, `items` included: by default yes, unless users of this model take items again. */
-  excludeSeen?: boolean;
+  excludeSeen?: boolean | null;
   /** Recommend nothing but these. */
-  allow?: Iterable<Id>;
+  allow?: Iterable<Id> | null;
   /** Recommend none of these. */
-  deny?: Iterable<Id>;
+  deny?: Iterable<Id> | null;
   /** What the attributes of items must be. */
-  filter?: Record<string, Condition>;
+  filter?: Record<string, Condition> | null;
   /** At most so many items of one value, by attribute. */
-  cap?: Record<string, number>;
+  cap?: Record<string, number> | null;
   /** From 0, the best scores, to 1, as unlike each other as possible. */
-  diversity?: number;
+  diversity?: number | null;
 }
 
 export interface Scored {
@@ -89,7 +90,7 @@ export class Legcf {
   attributes(): Attribute[];
 
   recommend(request?: Request): Scored[];
-  similar(request: { item: Id; k?: number }): Scored[];
-  explain(request: { user?: Id | null; items?: Iterable<Id>; item: Id }): Explanation;
-  explain(request: { user?: Id | null; items?: Iterable<Id>; item: Id[] }): Explanation[];
+  similar(request: { item: Id; k?: number | null }): Scored[];
+  explain(request: { user?: Id | null; items?: Iterable<Id> | null; item: Id }): Explanation;
+  explain(request: { user?: Id | null; items?: Iterable<Id> | null; item: Id[] }): Explanation[];
 }

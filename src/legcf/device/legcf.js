@@ -244,7 +244,7 @@ class Ids {
     return position - 1;
   }
 
-  positions(ids) { return Array.from(ids, (id) => this.position(id)); }
+  positions(ids) { return Array.from(ids ?? [], (id) => this.position(id)); }
 
   // Hash positions from 1 on, with a drawn seed: no file can be made for long chains.
   index() {
@@ -498,13 +498,13 @@ export class Legcf {
   constructor(part, config, card) {
     const items = count(config.items), book = "codebook" in config ? new Matrix(part, "codebook", config.codebook) : null;
     expect(/^(int8|float16|float32)$/.test(config.dtype) && card.constructor === Object && !config.neighbour_scale, "dtype is wrong");
-    Object.assign(this, { card, numItems: items, numUsers: 0, users: null, userTable: null, histories: null, weight: null, lists: null });
+    Object.assign(this, { card, numItems: items, numUsers: 0, users: null });
     this.table = readTable(part, "item_rows", config.item_rows, items, book);
     this.items = new Ids(part, "ids.items", config.item_ids, items, "item");
     this.counts = new Bits(part.bytes("popularity"), count(config.popularity.bits), items);
     this.bias = part.has("item_bias") ? part.floats("item_bias", items) : null;
     this.titles = part.has("titles.text") ? new Texts(part, "titles", items) : null;
-    this.pooling = config.pooling ?? null;
+    this.pooling = config.pooling;
     this.repeats = config.repeats;
     expect(this.counts.bits <= 32 && (!this.pooling || within(this.pooling.user_power, -4, 4) && within(this.pooling.item_power, -4, 4) && within("half_life" in this.pooling ? this.pooling.half_life : 1, 1e-9, 1e12)), "pooling is wrong");
     this.foldIn = { unobserved: 0.1, ridge: 1e-3, damping: 0.5, scale: 1, ...config.fold_in.user };
@@ -546,10 +546,13 @@ export class Legcf {
 
   history(user) { return this.past(this.user(user)).history.map((item) => this.items.at(item)); }
 
-  recommend({ user, items = [], k = 20, excludeSeen = !this.repeats, allow, deny = [], filter = {}, cap = {}, diversity = 0 } = {}) {
+  // null is not asked for.
+  recommend({ user, items, k, excludeSeen, allow, deny, filter, cap, diversity } = {}) {
+    k ??= 20;
+    diversity ??= 0;
     expect(within(diversity, 0, 1), "Diversity is a number from 0 to 1.");
     const profile = this.profile(user, items), scores = this.scores(profile);
-    const masks = Object.entries(filter).map(([name, condition]) => {
+    const masks = Object.entries(filter ?? {}).map(([name, condition]) => {
       const column = this.column(name);
       try { return mask(column, condition); } catch (error) { throw new Error(`The attribute ${short(name)} ${error.message}`); }
     });
@@ -559,24 +562,24 @@ export class Legcf {
     }
     for (const inside of masks) inside.forEach((is, item) => { if (!is) scores[item] = -Infinity; });
     const disliked = user == null ? [] : this.dislikes?.row(this.user(user)).items ?? [];
-    for (const item of [...this.items.positions(deny), ...(excludeSeen ? profile.history : []), ...disliked]) scores[item] = -Infinity;
-    const caps = Object.entries(cap).map(([name, most]) => ({ column: this.column(name), most }));
+    for (const item of [...this.items.positions(deny), ...(excludeSeen ?? !this.repeats ? profile.history : []), ...disliked]) scores[item] = -Infinity;
+    const caps = Object.entries(cap ?? {}).map(([name, most]) => ({ column: this.column(name), most }));
     const chosen = caps.length || diversity ? this.choose(scores, k, diversity, caps) : best(scores, k);
     return chosen.map((item) => this.entry(item, scores[item], profile.known ? null : "popular"));
   }
 
   // Cosines, shrunk where few users decide.
-  similar({ item, k = 10 }) {
+  similar({ item, k }) {
     const position = this.items.position(item), scores = this.table.scores(this.table.vector(position), this.buffer);
     for (let i = 0; i < scores.length; i++) {
       const users = max(this.counts.at(i), 1);
       scores[i] = fround(scores[i] / fround(this.norm(i) * this.norm(position))) * fround(users / (users + 5));
     }
     scores[position] = -Infinity;
-    return best(scores, k).map((other) => this.entry(other, scores[other]));
+    return best(scores, k ?? 10).map((other) => this.entry(other, scores[other]));
   }
 
-  explain({ user, items = [], item }) {
+  explain({ user, items, item }) {
     const profile = this.profile(user, items), positions = this.items.positions([item].flat());
     const found = profile.known ? this.reasons(profile, positions)
       : positions.map((at) => ({ item: this.items.at(at), score: this.counts.at(at), neighbours: 0, shared: [], because: [], text: "Popular with everybody." }));
