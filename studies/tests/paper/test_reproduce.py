@@ -159,7 +159,15 @@ class TestBadInput:
         assert "store version 99" in refused("reproduce", "table2", "--data", folder, "--store", store)
 
     def test_unknown_data(self, tmp_path: Path) -> None:
-        assert "neither a file" in refused("reproduce", "table2", "--data", "nowhere", "--out", tmp_path)
+        assert "neither a file" in refused("reproduce", "table2", "--data", "nowhere", "--out", tmp_path / "out")
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_plan_leaves_nothing_behind(folder: Path, tmp_path: Path) -> None:
+    answer = legcf("reproduce", "table2", "--data", folder, "--out", tmp_path / "out", "--plan")
+    assert answer.code == 0, answer.err
+    assert "23 runs, 0 finished" in answer.out
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

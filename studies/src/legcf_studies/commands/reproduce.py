@@ -71,8 +71,8 @@ def reproduce(
     )
     request.check()
     check_suffix(output)
-    opened = ResultStore(store or out / "store.sqlite")
-    dataset = load_data(data, data_options)
+    dataset, path = load_data(data, data_options), store or out / "store.sqlite"
+    opened = ResultStore(Path(":memory:") if plan and not path.exists() else path)  # a plan leaves nothing behind
     if not published.is_known(dataset.name, dataset.num_users, dataset.num_items):
         typer.echo(
             f"The paper has no numbers for {dataset.name} (only for {', '.join(published.datasets())}): "
