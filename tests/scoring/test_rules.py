@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from legcf.core.errors import UserError
 from legcf.modelfile.attributes import Attributes, BadRule, number_column, text_column
 from legcf.modelfile.served_model import ServedModel
 from legcf.scoring.extend import NewItem, with_new_items
@@ -215,6 +216,17 @@ def test_rules_that_do_not_fit(model: ServedModel, wanted: Any, complaint: str) 
         _shop(model).recommend(Request(user="u4", filter=wanted))
     with pytest.raises(BadRule, match="knows nothing of its items"):
         Scorer(model).recommend(Request(user="u4", filter=wanted))
+
+
+def test_values_that_are_none(model: ServedModel) -> None:
+    """Of the wrong type, as Python lets them pass."""
+    prices = number_column(np.arange(ITEMS, dtype=np.float64))
+    shop = Scorer(replace(model, attributes=Attributes({"price": prices})))
+    with pytest.raises(BadRule, match="'price' holds numbers, and 'None' is none"):
+        shop.recommend(Request(user="u4", filter={"price": None}))
+    for cap in (None, 0, "few"):
+        with pytest.raises(UserError, match="The cap of 'price'"):
+            shop.recommend(Request(user="u4", cap={"price": cap}))  # type: ignore[dict-item]
 
 
 def test_a_new_item_has_no_attributes(model: ServedModel) -> None:

@@ -37,6 +37,7 @@ COMMANDS: Registry[Any] = Registry(
 )
 
 _ALLOCATIONS = 20_000  # between two looks for circles: with 700, imports take up to 0.1 s of 0.9 longer
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ENOTDIR)  # whatever it is that was named
 _LOST = (
     "Another rank has not answered in time (LEGCF_RANK_TIMEOUT), or has ended: --resume continues from the last"
     " checkpoint."
@@ -96,7 +97,7 @@ def main() -> None:
 
 
 def _shortage(error: Exception) -> str | None:
-    """Return a sentence for what this machine lacks, memory or disk; None for other errors, which are our own."""
+    """Return a sentence for what this machine lacks, memory, disk or rights; None for other errors, which are ours."""
     go_on = "what was written is whole, and a run goes on with --resume."
     # of Python and numpy; of torch; of a library that is too large to be loaded
     lacks_memory = any(words in str(error) for words in ("can't allocate memory", "failed to map segment"))
@@ -107,6 +108,8 @@ def _shortage(error: Exception) -> str | None:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENOMEM):
         where = f" ({error.filename})" if error.filename else ""
         return f"{error.strerror}{where}: {go_on}"
+    if isinstance(error, OSError) and error.errno in _REFUSED and error.filename:
+        return f"{error.filename} cannot be used: {error.strerror}. Name another file or folder, or change its rights."
     return None
 
 

@@ -219,7 +219,7 @@ def _number(value: Scalar) -> float:
         if isinstance(value, bool):
             raise ValueError
         return float(value)
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, TypeError) as error:
         raise BadRule(f"holds numbers, and {str(value)[:50]!r} is none.") from error
 
 

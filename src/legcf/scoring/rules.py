@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from legcf.core.arguments import as_count
 from legcf.core.arrays import FloatArray, Positions
 from legcf.modelfile.attributes import Attributes, BadRule, Column, ItemMask
 from legcf.ranking.topk_numpy import top_k
@@ -72,7 +73,8 @@ class Caps:
 
     def __init__(self, attributes: Attributes | None, limits: Mapping[str, int]) -> None:
         self._limits: list[tuple[Callable[[int], Sequence[int]], int, dict[int, int]]] = [
-            (_column(attributes, name).keys, limit, {}) for name, limit in limits.items()
+            (_column(attributes, name).keys, as_count(limit, f"The cap of {name[:100]!r}"), {})
+            for name, limit in limits.items()
         ]
 
     def take(self, item: int) -> bool:

@@ -149,7 +149,12 @@ def test_export_numbers_text_ids(run: Run, tmp_path: Path) -> None:
     document(run, "export", path, tmp_path / "text")
     assert (tmp_path / "text" / "user_list.txt").read_text() == "org_id remap_id\nann 0\nbob 1\n"
     assert sorted((tmp_path / "text" / "train.txt").read_text().split("\n")[0].split())[0] == "0"
-    assert run("export", path, tmp_path / "text")[0] == 2
+    for taken in (tmp_path / "text", path):
+        code, _, err = run("export", path, taken)
+        assert (code, err) == (
+            2,
+            f"legcf: {taken} exists and is not empty: choose another place, nothing was written.\n",
+        )
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,11 @@ def test_fetch_from_a_mirror(server: Server, cache: Path) -> None:
     assert [path for path in cache.rglob("*") if path.is_file() and path.parent != folder] == []
 
 
+def test_a_mirror_without_an_address(server: Server, cache: Path) -> None:
+    with pytest.raises(UserError, match=r"mirror/tiny/train\.txt is not an address: give one such as"):
+        fetch(two_files(server), "mirror", quiet=True, pause=0)
+
+
 @pytest.mark.parametrize("wrong", [{"sizes": (3, 4, 7)}, {"pairs_hash": "0" * 64}])
 def test_what_is_not_the_dataset_is_thrown_away(wrong: dict[str, object], server: Server, cache: Path) -> None:
     with pytest.raises(UserError, match="thrown away"):

@@ -46,6 +46,8 @@ TABLES: dict[str, tuple[str, bytes, str]] = {
     "not gzip": ("a.csv.gz", b"user,item\n1,2\n3,\n", "a.csv.gz"),
     "fields of :: too few": ("a.dat", b"1::2::3::4\n1::3\n", "line 2 has 2 fields where the first line has 4"),
     "fields of :: too many": ("a.dat", b"1::2::3::4\n1::3::4::5::6\n", "line 2 has 5 fields"),
+    "two columns of users": ("a.csv", b"user,user,item\n1,2,3\n", "two columns 'user'"),
+    "two columns of items": ("a.csv", b"user,item,item\n1,2,3\n", "two columns 'item'"),
     "unknown suffix": ("a.docx", b"user,item\n1,2\n", "suffix"),
 }
 
@@ -53,6 +55,14 @@ RATINGS = {
     "non-numeric rating": (b"1,2,3\n1,3,good\n", "line 3 has 'good' where a rating"),
     "rating NaN": (b"1,2,3\n1,3,NaN\n", "line 3 has 'NaN' where a rating"),
     "rating missing": (b"1,2,\n", "line 2 has None where a rating"),
+}
+
+WEIGHTS = {
+    "weight that is no number": (b"1,2,3\n1,3,good\n", "line 3 has 'good' where a positive weight should be"),
+    "weight NaN": (b"1,2,3\n1,3,NaN\n", "line 3 has 'NaN' where a positive weight"),
+    "weight missing": (b"1,2,\n", "line 2 has None where a positive weight"),
+    "weight below zero": (b"1,2,3\n1,3,-1\n", "line 3 has '-1' where a positive weight"),
+    "weight without end": (b"1,2,3\n1,3,inf\n", "line 3 has 'inf' where a positive weight"),
 }
 
 FOLDERS: dict[str, tuple[bytes, bytes, str]] = {
@@ -85,6 +95,21 @@ def test_bad_ratings_matter_where_ratings_are_used(case: str, tmp_path: Path) ->
     (tmp_path / "a.csv").write_bytes(b"user,item,rating\n" + rows)
     _refused(tmp_path / "a.csv", said, tmp_path, DataOptions(min_rating=1))
     assert load_data(tmp_path / "a.csv").num_users == 1
+
+
+@pytest.mark.parametrize("case", WEIGHTS)
+def test_bad_weights(case: str, tmp_path: Path) -> None:
+    rows, said = WEIGHTS[case]
+    (tmp_path / "a.csv").write_bytes(b"user,item,plays\n" + rows)
+    _refused(tmp_path / "a.csv", said, tmp_path, DataOptions(weight_col="plays"))
+
+
+def test_one_column_cannot_be_two(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"user,item,item_id,rating,rating\n1,2,3,4,5\n")
+    said = "column 'item' cannot hold users and items"
+    _refused(tmp_path / "a.csv", said, tmp_path, DataOptions(user_col="item"))
+    _refused(tmp_path / "a.csv", "two columns 'rating'", tmp_path, DataOptions(rating_col="rating", min_rating=1))
+    assert load_data(tmp_path / "a.csv").num_items == 1
 
 
 @pytest.mark.parametrize("case", FOLDERS)

@@ -53,6 +53,8 @@ def download(address: str, path: Path, checksum: Checksum | None, quiet: bool = 
             failure: Exception = error
         except _PASSING as error:
             failure = error
+        except ValueError as error:
+            raise UserError(f"{address} is not an address: give one such as https://example.org/data.") from error
         except OSError as error:
             raise UserError(f"Cannot write {partial}: {error.strerror or error}.") from error
     else:

@@ -22,7 +22,7 @@ def export_split(dataset: Dataset, folder: Path) -> None:
     Ids that are whole numbers stay as they are. Others are numbered from 0, and user_list.txt and item_list.txt say
     which number is which id, as LightGCN's own data does.
     """
-    if folder.exists() and any(folder.iterdir()):
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} exists and is not empty: choose another place, nothing was written.")
     with folder_written_whole(folder) as temporary:
         users = _numbers(dataset.users, temporary / "user_list.txt")

@@ -42,9 +42,15 @@ class Columns:
 def find_columns(names: Sequence[str], options: DataOptions, where: str, remedy: Remedy | None = None) -> Columns:
     """Return the columns that are used, ratings and titles also where they are only there."""
     time = _column(names, "time", options.time_col, where)
+    user, item = (
+        required_column(names, role, asked, where, remedy)
+        for role, asked in (("user", options.user_col), ("item", options.item_col))
+    )
+    if user == item:
+        raise UserError(f"{where}: column {user!r} cannot hold users and items; say `--user-col` and `--item-col`.")
     return Columns(
-        user=required_column(names, "user", options.user_col, where, remedy),
-        item=required_column(names, "item", options.item_col, where, remedy),
+        user=user,
+        item=item,
         rating=_column(names, "rating", options.rating_col, where),
         time=time if _needs_time(options) else None,
         title=_column(names, "title", options.title_col, where) if options.titles is None else None,
@@ -84,6 +90,8 @@ def _column(names: Sequence[str], role: str, asked: str | None, where: str) -> s
     column = find_column(names, role, asked)
     if asked is not None and column is None:
         raise UserError(f"{where} has no column {asked!r} (asked for as the {role} column): it has {listed(names)}.")
+    if f"{column}_duplicated_0" in names and (asked is not None or role in ("user", "item")):  # as polars calls it
+        raise UserError(f"{where} has two columns {column!r}: give the one that is not the {role} column another name.")
     return column
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from pathlib import Path
 
 import polars as pl
@@ -97,6 +98,8 @@ def _bad_values(row: dict[str, str | None], columns: Columns, form: Format) -> s
         return "repeats the header: take it out"
     if columns.rating is not None and not _is_number(row.get(columns.rating)):
         return f"has {row.get(columns.rating)!r} where a rating should be (column {columns.rating!r})"
+    if columns.weight is not None and not _is_number(row.get(columns.weight), above=0):
+        return f"has {row.get(columns.weight)!r} where a positive weight should be (column {columns.weight!r})"
     if columns.time is not None and row.get(columns.time) is None:
         return f"has no time (column {columns.time!r})"
     if columns.event is not None and row.get(columns.event) is None:
@@ -104,9 +107,10 @@ def _bad_values(row: dict[str, str | None], columns: Columns, form: Format) -> s
     return None
 
 
-def _is_number(text: str | None) -> bool:
+def _is_number(text: str | None, above: float | None = None) -> bool:
+    """Return whether a text is a number, and if it must be above another, a finite one."""
     try:
         value = float(text or "")
     except ValueError:
         return False
-    return value == value
+    return value == value if above is None else above < value < inf
