@@ -225,9 +225,11 @@ def _damaged(folder: Path) -> UserError:
 
 
 def _is_whole(trial: Any, choices: Mapping[str, Any]) -> bool:
-    """Return whether a trial has settings of these choices alone, and all of them if it has ended."""
-    had = trial.distributions
-    return bool(had == (choices if trial.state.is_finished() else {key: choices.get(key) for key in had}))
+    """Return whether a trial has settings of these choices alone, in their order, and once it has ended all of them."""
+    had, expected = list(trial.distributions.items()), list(choices.items())
+    if trial.state.name == "COMPLETE" and trial.value is None:
+        return False
+    return bool(had == (expected if trial.state.is_finished() else expected[: len(had)]))
 
 
 def _drop_cut_line(path: Path, lock: Any) -> None:

@@ -82,6 +82,20 @@ def test_a_journal_without_one_of_its_lines_is_searched_on_or_refused(
         codes.append(answer.code)
         assert answer.code == 0 or "trials.journal is damaged" in answer.err
     assert codes.count(2) == 2, "those that say what the two trials tried"
+    (out / "trials.journal").write_bytes(b"".join(lines).replace(b'"values":[0.5]', b'"values":null'))
+    assert "trials.journal is damaged" in refused(*command, 3)
+
+
+def test_settings_in_another_order_are_refused(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("legcf.experiments.search.train", pretended)
+    out = tmp_path / "search"
+    command = ("search", folder, "--out", out, *SMALL, *RATES, "--over", "training.loss=bpr,squared", "--quiet")
+    assert legcf(*command, "--trials", 1).code == 0
+    lines = (out / "trials.journal").read_text().splitlines(keepends=True)
+    first, second = (number for number, line in enumerate(lines) if '"param_name"' in line)
+    lines[first], lines[second] = lines[second], lines[first]
+    (out / "trials.journal").write_text("".join(lines))
+    assert "trials.journal is damaged" in refused(*command, "--trials", 3)
 
 
 @pytest.mark.parametrize("reached", [6, 7])
