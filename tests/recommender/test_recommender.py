@@ -180,6 +180,7 @@ def test_measured_by_data_of_ones_own(fitted: Recommender, dataset: Dataset, tmp
         (lambda model: model.recommend("user 1", k="5"), "whole number such as 10, not '5'"),
         (lambda model: model.recommend("user 1", k=True), "whole number such as 10, not True"),
         (lambda model: model.recommend("user 1", k=2.0), "whole number such as 10, not 2.0"),
+        (lambda model: model.recommend("user 1", offset=-1), "The offset is -1, and must be at least 0"),
         (lambda model: model.similar_items(1.5), r"1\.5 is not the id of an item"),
         (lambda model: model.similar_items("ïtem 1", k=None), "whole number such as 10, not None"),
         (lambda model: model.evaluate(ks=20), r"a list such as \[10, 20\], not 20"),

@@ -222,8 +222,12 @@ def test_values_that_are_none(model: ServedModel) -> None:
     """Of the wrong type, as Python lets them pass."""
     prices = number_column(np.arange(ITEMS, dtype=np.float64))
     shop = Scorer(replace(model, attributes=Attributes({"price": prices})))
-    with pytest.raises(BadRule, match="'price' holds numbers, and 'None' is none"):
-        shop.recommend(Request(user="u4", filter={"price": None}))
+    for value in (None, {"min": "few"}, {"max": [1]}):
+        with pytest.raises(BadRule, match="'price' holds numbers, and '.*' is none"):
+            shop.recommend(Request(user="u4", filter={"price": value}))
+    for wrong in (5, ["price"], {5: 1}):
+        with pytest.raises(BadRule, match="A filter names attributes"):
+            shop.recommend(Request(user="u4", filter=wrong))  # type: ignore[arg-type]
     for cap in (None, 0, "few"):
         with pytest.raises(UserError, match="The cap of 'price'"):
             shop.recommend(Request(user="u4", cap={"price": cap}))  # type: ignore[dict-item]

@@ -134,8 +134,8 @@ class NumberColumn:
         return inside
 
     def between(self, lowest: float | None, highest: float | None) -> ItemMask:
-        first = 1 if lowest is None else int(np.searchsorted(self.levels, lowest, "left")) + 1
-        last = len(self.levels) if highest is None else int(np.searchsorted(self.levels, highest, "right"))
+        first = 1 if lowest is None else int(np.searchsorted(self.levels, _number(lowest), "left")) + 1
+        last = len(self.levels) if highest is None else int(np.searchsorted(self.levels, _number(highest), "right"))
         return (self.ranks >= first) & (self.ranks <= last)
 
     def keys(self, item: int) -> Sequence[int]:

@@ -128,7 +128,7 @@ class Answering:
         ):
             found = self._answered(positions, request)
         else:
-            first = as_count(offset, "The offset") if offset else 0
+            first = as_count(offset, "The offset", least=0) if offset else 0
             all_pages = best_items(self.full_history_ranking, positions, min(k + first, len(self.items)), exclude_seen)
             found = replace(all_pages, ranked=all_pages.ranked[:, first:], scores=all_pages.scores[:, first:])
         known = iter(self.users.external([position for position in positions if position is not None]))

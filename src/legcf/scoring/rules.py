@@ -37,6 +37,8 @@ _GROWTH = 4  # times as many candidates are ranked after all of the last ones we
 
 def allowed_items(attributes: Attributes | None, conditions: Filter) -> ItemMask:
     """Return which items satisfy all conditions."""
+    if not isinstance(conditions, Mapping) or not all(isinstance(name, str) for name in conditions):
+        raise BadRule(f"A filter names attributes, as {{'price': {{'max': 20}}}} does, and is not {conditions!r}.")
     masks = []
     for name, condition in conditions.items():
         column = _column(attributes, name)
