@@ -223,7 +223,7 @@ def test_values_that_are_none(model: ServedModel) -> None:
     prices = number_column(np.arange(ITEMS, dtype=np.float64))
     shop = Scorer(replace(model, attributes=Attributes({"price": prices})))
     for value in (None, {"min": "few"}, {"max": [1]}):
-        with pytest.raises(BadRule, match="'price' holds numbers, and '.*' is none"):
+        with pytest.raises(BadRule, match=r"'price' holds numbers, and '.*' is none"):
             shop.recommend(Request(user="u4", filter={"price": value}))
     for wrong in (5, ["price"], {5: 1}):
         with pytest.raises(BadRule, match="A filter names attributes"):
