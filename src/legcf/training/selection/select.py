@@ -22,11 +22,11 @@ from legcf.ranking.builder import RankingBuilder
 from legcf.ranking.item_lists.recipe import ListFitter
 from legcf.ranking.ranking import Ranking
 from legcf.ranking.score import Lead, lead
-from legcf.ranking.selection_policy import SelectionPolicy, is_improvement
+from legcf.ranking.selection_policy import MIN_IMPROVEMENT, SelectionPolicy, is_improvement
 from legcf.training.build import Model
 from legcf.training.selection.candidates import FEW_USERS, SOME_USERS, Build, Candidate, Race
 from legcf.training.selection.table_search import TableSearch, sizes
-from legcf.training.session import FIND_ALPHA, TRAINING, Deadline, OutOfTime
+from legcf.training.session import A_TABLE, FIND_ALPHA, TRAINING, Deadline, OutOfTime
 from legcf.training.session import RunSession as Session
 from legcf.training.shared_work import Work, without_size
 
@@ -202,6 +202,8 @@ def train_or_keep(
     if candidate is None:
         return _made(trained, builder)
     candidate = _or_table(candidate, session, builder, build, untrained.look, trained)
+    if _is_undecided(candidate, trained, session):
+        candidate, trained = _evaluated_by_all([candidate, trained], session, builder)
     score = trained.score
     if SelectionPolicy.of(session.dataset.train).favours_training:
         keeps = is_improvement(candidate.score, score)
@@ -211,6 +213,27 @@ def train_or_keep(
     if keeps:
         return _made(candidate, builder, lead(candidate.score, score), "the trained codes")
     return _made(trained, builder, lead(score, candidate.score), "what needs no training")
+
+
+def _is_undecided(candidate: Candidate, trained: Candidate, session: Session) -> bool:
+    """Say whether a table would be preferred to trained codes, if only its lead were sure.
+
+    On Yelp2018 (8 MB) a table leads by 2.1 % ± 0.7 among all 31,000 users with validation pairs, by 1.2 % ± 1.8 among
+    5,000 of them.
+    """
+    is_table = candidate.config.method.name != session.config.method.name
+    leads = candidate.score > MIN_IMPROVEMENT * trained.score and not lead(candidate.score, trained.score).exceeds()
+    favours = SelectionPolicy.of(session.dataset.train).favours_training
+    return is_table and leads and favours and session.options.deadline.allows(A_TABLE)
+
+
+def _evaluated_by_all(candidates: list[Candidate], session: Session, builder: RankingBuilder) -> list[Candidate]:
+    """Return candidates with their scores among everyone who has validation pairs."""
+    objective = session.objective("decide", replace(session.evaluator, users=None))
+    facts = [{"start": one.config.method.name} for one in candidates]
+    rankings = (_made(one, builder).ranking for one in candidates)
+    scores = [objective(ranking, named) for ranking, named in zip(rankings, facts, strict=True)]
+    return [replace(one, score=score) for one, score in zip(candidates, scores, strict=True)]
 
 
 def _or_table(

@@ -40,6 +40,10 @@ _Result = TypeVar("_Result")
 # Chosen while tables and lists were made, on validation of Gowalla, Yelp2018, LastFM and ml-1m (docs/study.md, section
 # 11, and docs/results.md). Values without a note on alternatives were not measured one by one.
 _FACTORS = (128, 256, 384)  # columns of a factorisation; wider is better on large data alone
+# Columns of the first one where items are many and a file can hold them. On Yelp2018 (8 MB, two bits, with lists) 256
+# columns have 0.0755 / 0.0426 on validation, 128 of four bits 0.0726 / 0.0409, codes of 128 0.0693 / 0.0394 (one seed):
+# a first one of 128 in two bits fell so far behind codes that no wider one was tried.
+_WIDE_FACTORS = 256
 _WIDE_PAIRS = 10**5  # training pairs below which wider ones are not tried: LastFM (42,135) gains nothing by them
 _MOST_RIDGE = 80.0  # λ of a factorisation in a large catalogue; it is doubled while that is better
 _MORE_ROUNDS = 2  # of a factorisation that goes on from another with half its λ; others were not measured
@@ -127,7 +131,13 @@ class TableSearch:
         return self._candidate(self._of_all_kinds(self._best_form(self._first()[0], _FIRST_LIST_WEIGHT)))
 
     def _first(self) -> _Factorised:
-        return self._factorised(min(_FACTORS[0], self._widest), self._settings, None)
+        return self._factorised(self._first_width, self._settings, None)
+
+    @property
+    def _first_width(self) -> int:
+        """Return the columns of the first factorisation: the most usual, or one that is wide where items are many."""
+        is_wide = SelectionPolicy.of(self.dataset.train).favours_training and self._widest >= _WIDE_FACTORS
+        return _WIDE_FACTORS if is_wide else min(_FACTORS[0], self._widest)
 
     def _with_more_ridge(self, best: Tried, before: _Factorised) -> Tried:
         """Double λ while that is better, each time from the vectors that half of it gave."""
@@ -144,7 +154,9 @@ class TableSearch:
     def _of_all_kinds(self, best: Tried) -> Tried:
         """Return a wider factorisation or singular vectors where they are surely better than this form, or else it."""
         settings, few = AlsSettings(**best.form.table.method["als"]), self.dataset.train.num_pairs < _WIDE_PAIRS
-        for factors in _FACTORS[1:]:
+        for factors in _FACTORS:
+            if factors <= self._first_width:
+                continue
             if factors > self._widest or few or not self.deadline.allows(factors / _FACTORS[0] * A_TABLE):
                 break
             wider = self._best_form(self._factorised(factors, settings, None)[0], best.form.list_weight)
