@@ -17,7 +17,7 @@ from legcf.core.hill_climb import climb
 from legcf.core.progress import progress
 from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Interactions
 from legcf.evaluation.evaluator import Evaluator
-from legcf.factorisation.half_step import solve_shared, solve_side, tiles_of
+from legcf.factorisation.half_step import solve_shared, solve_turned, tiles_of
 from legcf.factorisation.history_vectors import HISTORY_POWER, history_items, pooled_ranking
 from legcf.ranking.score import is_surely_better
 
@@ -71,11 +71,11 @@ def factorise(
         users, items = start[0][mine].copy(), start[1].copy()
     with progress(title, settings.rounds, "rounds", quiet) as task:
         for _ in range(settings.rounds):
-            solve_side(by_user, users, items, settings)
+            solve_turned(by_user, users, items, settings)
             if distributed.world_size() > 1:
                 solve_shared(tiles, items, users, settings)
             else:
-                solve_side(tiles[0][1], items, users, settings)
+                solve_turned(tiles[0][1], items, users, settings)
             task.advance()
     if distributed.world_size() == 1:
         return users, items
