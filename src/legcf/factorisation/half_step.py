@@ -2,6 +2,8 @@
 """Solve one side of a factorisation from the other: the half step of ALS, alone or shared among ranks.
 
 For every row, a few conjugate gradient steps on (G + Σ (c − 1) v vᵀ) u = Σ c v, G = VᵀV + λ I, over the v that it has.
+Both sides may be turned alike without a change to any inner product, and are turned such that G is diagonal: then a
+step takes d products for G, not d².
 """
 
 from itertools import pairwise
@@ -19,13 +21,32 @@ if TYPE_CHECKING:
 
 _TILE_BYTES = 2**19  # vectors of one side that stay in a core's cache while they are met
 _PAIRS_A_ROW = 8  # in a tile, for each row of the other side: fewer, and passing over the rows costs more than it saves
+_ROWS_TURNED = 2**13  # at a time: so many more are in memory
 Tiles = list[tuple[slice, sp.csr_matrix]]
 
 
 def solve_side(confidence: sp.csr_matrix, side: FloatArray, others: FloatArray, settings: "AlsSettings") -> None:
     """Solve the vectors of one side (overwritten) from all of the other's: the half step of ALS."""
-    gram = _ridged(others.T @ others, settings)
-    _solve_rows(confidence.indptr, confidence.indices, confidence.data, side, others, gram, settings.gradient_steps)
+    _turn(side, solve_turned(confidence, side, others.copy(), settings).T)
+
+
+def solve_turned(
+    confidence: sp.csr_matrix, side: FloatArray, others: FloatArray, settings: "AlsSettings"
+) -> FloatArray:
+    """Do what `solve_side` does, and leave both sides (overwritten) turned by the d × d matrix that is returned."""
+    spectrum, basis = np.linalg.eigh(others.T @ others)
+    distributed.broadcast_arrays((spectrum, basis))  # ranks that turn otherwise could not add their sums
+    for vectors in (side, others):
+        _turn(vectors, basis)
+    spectrum += np.float32(settings.regularisation)
+    _solve_rows(confidence.indptr, confidence.indices, confidence.data, side, others, spectrum, settings.gradient_steps)
+    turned: FloatArray = basis
+    return turned
+
+
+def _turn(vectors: FloatArray, basis: FloatArray) -> None:
+    for start in range(0, len(vectors), _ROWS_TURNED):
+        vectors[start : start + _ROWS_TURNED] = vectors[start : start + _ROWS_TURNED] @ basis
 
 
 def tiles_of(by_user: sp.csr_matrix, width: int) -> Tiles:
@@ -91,17 +112,6 @@ def _ridged(gram: FloatArray, settings: "AlsSettings") -> FloatArray:
     return gram + settings.regularisation * np.eye(len(gram), dtype=np.float32)
 
 
-@njit(cache=True, fastmath=True)
-def _times(matrix, vector, out):  # type: ignore[no-untyped-def]
-    """Multiply matrix · vector by hand: a BLAS call here would start threads inside threads."""
-    for row in range(matrix.shape[0]):
-        total = np.float32(0)
-        line = matrix[row]
-        for column in range(len(vector)):
-            total += line[column] * vector[column]
-        out[row] = total
-
-
 @njit(cache=True, parallel=True, fastmath=True)
 def _pull(indptr, indices, confidence, side, others, target, pulled):  # type: ignore[no-untyped-def]
     """Add Σ (target · c − (c − 1) v·x) v over the others v of every row x."""
@@ -118,29 +128,50 @@ def _pull(indptr, indices, confidence, side, others, target, pulled):  # type: i
                 out[k] += missing * other[k]
 
 
+@njit(cache=True, fastmath=True)
+def _add_pairs(first, last, indices, confidence, others, x, target, sums):  # type: ignore[no-untyped-def]
+    """Add Σ (target · c − (c − 1) v·x) v over a row's pairs; the sums are read and written once for four of them."""
+    width, one = len(x), np.float32(1)
+    whole = first + (last - first) // 4 * 4
+    for at in range(first, whole, 4):
+        v0, v1, v2, v3 = others[indices[at]], others[indices[at + 1]], others[indices[at + 2]], others[indices[at + 3]]
+        a = b = c = d = np.float32(0)
+        for k in range(width):
+            a += v0[k] * x[k]
+            b += v1[k] * x[k]
+            c += v2[k] * x[k]
+            d += v3[k] * x[k]
+        a = target * confidence[at] - (confidence[at] - one) * a
+        b = target * confidence[at + 1] - (confidence[at + 1] - one) * b
+        c = target * confidence[at + 2] - (confidence[at + 2] - one) * c
+        d = target * confidence[at + 3] - (confidence[at + 3] - one) * d
+        for k in range(width):
+            sums[k] += (a * v0[k] + b * v1[k]) + (c * v2[k] + d * v3[k])
+    for at in range(whole, last):
+        v0 = others[indices[at]]
+        a = np.float32(0)
+        for k in range(width):
+            a += v0[k] * x[k]
+        a = target * confidence[at] - (confidence[at] - one) * a
+        for k in range(width):
+            sums[k] += a * v0[k]
+
+
 @njit(cache=True, parallel=True, fastmath=True)
-def _solve_rows(indptr, indices, confidence, side, others, gram, steps):  # type: ignore[no-untyped-def]
-    """Conjugate gradient on (G + Σ (c − 1) v vᵀ) u = Σ c v for every row; work memory is a few vectors a thread."""
+def _solve_rows(indptr, indices, confidence, side, others, spectrum, steps):  # type: ignore[no-untyped-def]
+    """Conjugate gradient on (G + Σ (c − 1) v vᵀ) u = Σ c v for every row, G diagonal; work memory is a few vectors."""
     width = side.shape[1]
     for row in prange(side.shape[0]):
         first, last = indptr[row], indptr[row + 1]
+        x = side[row]
         if first == last:
-            side[row] = 0
+            x[:] = 0
             continue
-        x = side[row].copy()
         residual = np.empty(width, dtype=np.float32)
         image = np.empty(width, dtype=np.float32)
-        _times(gram, x, residual)
         for k in range(width):
-            residual[k] = -residual[k]
-        for offset in range(first, last):
-            other = others[indices[offset]]
-            fit = np.float32(0)
-            for k in range(width):
-                fit += other[k] * x[k]
-            missing = confidence[offset] - (confidence[offset] - np.float32(1)) * fit
-            for k in range(width):
-                residual[k] += missing * other[k]
+            residual[k] = -spectrum[k] * x[k]
+        _add_pairs(first, last, indices, confidence, others, x, np.float32(1), residual)
         direction = residual.copy()
         size = np.float32(0)
         for k in range(width):
@@ -148,24 +179,17 @@ def _solve_rows(indptr, indices, confidence, side, others, gram, steps):  # type
         for _ in range(steps):
             if size < 1e-20:
                 break
-            _times(gram, direction, image)
-            for offset in range(first, last):
-                other = others[indices[offset]]
-                along = np.float32(0)
-                for k in range(width):
-                    along += other[k] * direction[k]
-                along *= confidence[offset] - np.float32(1)
-                for k in range(width):
-                    image[k] += along * other[k]
+            for k in range(width):
+                image[k] = -spectrum[k] * direction[k]
+            _add_pairs(first, last, indices, confidence, others, direction, np.float32(0), image)
             curvature = np.float32(0)
             for k in range(width):
-                curvature += direction[k] * image[k]
+                curvature -= direction[k] * image[k]
             length = size / curvature
             previous, size = size, np.float32(0)
             for k in range(width):
                 x[k] += length * direction[k]
-                residual[k] -= length * image[k]
+                residual[k] += length * image[k]
                 size += residual[k] * residual[k]
             for k in range(width):
                 direction[k] = residual[k] + size / previous * direction[k]
-        side[row] = x

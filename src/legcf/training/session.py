@@ -178,8 +178,8 @@ class RunSession:
         return self.evaluator.epoch_score(self._validation_metrics())
 
     def _validation_metrics(self) -> dict[str, float]:
-        """Evaluate the model as it is; vectors of no other users need be made."""
-        ranking = self.builder.base(self.model.ranking(self.evaluator.evaluated_users))
+        """Evaluate the model as a file would have it, by its codes where it has some; no other users have vectors."""
+        ranking = self.builder.quantised(self.builder.base(self.model.ranking(self.evaluator.evaluated_users)))
         return self.evaluator.renumbered().metrics(ranking)
 
     def objective(self, stage: str, evaluator: Evaluator, report: bool = True) -> Objective:

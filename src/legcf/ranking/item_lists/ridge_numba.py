@@ -149,35 +149,30 @@ def _factorise_row(matrix, row, first):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, fastmath=True)
 def _invert_diagonal(lower, size, inverse, diagonal):  # type: ignore[no-untyped-def]
-    """Compute the diagonal of (L Lᵀ)⁻¹: columns of L⁻¹, four at a time, squared and summed."""
-    one, two, three, four = inverse[0], inverse[1], inverse[2], inverse[3]
-    for first in range(0, size, _TOGETHER):
-        last = min(first + _TOGETHER, size)
-        for column in range(first, last):
-            solution = inverse[column - first]
-            solution[first:column] = 0
-            solution[column] = np.float32(1) / lower[column, column]
-            for i in range(column + 1, last):
-                value = np.float32(0)
-                for k in range(column, i):
-                    value += lower[i, k] * solution[k]
-                solution[i] = -value / lower[i, i]
-        for i in range(last, size):  # of four columns: behind fewer there is nothing
-            line = lower[i]
-            a = b = c = d = np.float32(0)
-            for k in range(first, i):
-                value = line[k]
-                a += value * one[k]
-                b += value * two[k]
-                c += value * three[k]
-                d += value * four[k]
-            one[i], two[i], three[i], four[i] = -a / line[i], -b / line[i], -c / line[i], -d / line[i]
-        for column in range(first, last):
-            solution = inverse[column - first]
-            total = np.float32(0)
-            for k in range(column, size):
-                total += solution[k] * solution[k]
-            diagonal[column] = total
+    """Compute the diagonal of (L Lᵀ)⁻¹: rows of L⁻¹, each a sum of those above it, squared and summed.
+
+    Four rows are added at a time, the first of them with the three zeros that stand behind its last number.
+    """
+    diagonal[:size] = 0
+    for i in range(size):
+        out, line = inverse[i], lower[i]
+        out[: min(i + _TOGETHER, size)] = 0
+        whole = i - i % _TOGETHER
+        for k in range(0, whole, _TOGETHER):
+            a, b, c, d = line[k], line[k + 1], line[k + 2], line[k + 3]
+            one, two, three, four = inverse[k], inverse[k + 1], inverse[k + 2], inverse[k + 3]
+            for j in range(k + _TOGETHER):
+                out[j] += (a * one[j] + b * two[j]) + (c * three[j] + d * four[j])
+        for k in range(whole, i):
+            a, one = line[k], inverse[k]
+            for j in range(k + 1):
+                out[j] += a * one[j]
+        scale = np.float32(1) / line[i]
+        for j in range(i):
+            out[j] *= -scale
+        out[i] = scale
+        for j in range(i + 1):
+            diagonal[j] += out[j] * out[j]
 
 
 @njit(cache=True, parallel=True, fastmath=True)
@@ -195,7 +190,7 @@ def solve_systems(  # type: ignore[no-untyped-def]
         lower = np.empty((largest, largest), dtype=np.float32)
         right = np.empty(largest, dtype=np.float32)
         solution = np.empty(largest, dtype=np.float32)
-        scratch = np.empty((_TOGETHER, largest), dtype=np.float32)
+        inverse = np.empty((largest, largest), dtype=np.float32)
         diagonal = np.empty(largest, dtype=np.float32)
         position = np.empty(largest, dtype=np.int64)
         share_of = np.empty(largest, dtype=np.float32)
@@ -292,6 +287,6 @@ def solve_systems(  # type: ignore[no-untyped-def]
                     weights[which_ridge, first + i] = solution[i]
                 if not explains:
                     continue
-                _invert_diagonal(lower, size, scratch, diagonal)
+                _invert_diagonal(lower, size, inverse, diagonal)
                 for i in range(size):
                     gains[which_ridge, first + i] = solution[i] * solution[i] / diagonal[i]
