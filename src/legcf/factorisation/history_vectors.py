@@ -19,10 +19,10 @@ _METRIC_FLOOR = 1e-3  # of the largest eigenvalue; not measured
 
 
 def linear_map(rows: FloatArray, targets: FloatArray) -> NDArray[np.floating]:
-    """Return the W that makes rows · W ≈ targets, by least squares with a small ridge, far above the sums' rounding."""
-    products = gram(rows, exact=False)
+    """Return the W that makes rows · W ≈ targets, by least squares with a small ridge."""
+    products = gram(rows)
     ridge = _MAP_RIDGE * np.trace(products) / len(products) or 1.0
-    return np.linalg.solve(products + ridge * np.eye(len(products)), gram(rows, targets, exact=False))
+    return np.linalg.solve(products + ridge * np.eye(len(products)), gram(rows, targets))
 
 
 def history_metric(train: Interactions, items: FloatArray, users: FloatArray) -> FloatArray:

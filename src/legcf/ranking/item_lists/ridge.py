@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from legcf.core import distributed
-from legcf.core.arrays import FloatArray, IntArray, LongArray, Positions, inverse_power
+from legcf.core.arrays import FloatArray, IntArray, LongArray, Positions, inverse_power, sorted_unique
 from legcf.core.jit import get_num_threads
 from legcf.core.progress import progress
 from legcf.data.interactions import Interactions
@@ -182,7 +182,7 @@ def _walks_less(
     ways = np.bincount(train.items, weights=lengths, minlength=train.num_items)
     walking = _VALUE * float((candidates.row_lengths[rows].astype(np.float64) ** 2).sum())
     for start in range(0, len(rows), block):
-        walking += _STEP * float(ways[np.unique(candidates.of_users(rows[start : start + block]).items)].sum())
+        walking += _STEP * float(ways[sorted_unique(candidates.of_users(rows[start : start + block]).items)].sum())
     some = rows[np.unique(np.linspace(0, max(len(rows) - 1, 0), _SAMPLED).astype(np.int64))] if len(rows) else rows
     by_users = 0.0
     for item in some:
