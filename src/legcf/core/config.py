@@ -168,6 +168,8 @@ class RankingConfig(Frozen):
     """choose ridge, powers and weight of the lists on validation"""
     list_ridge: float = Field(1.0, gt=0)
     """λ, the ridge of the lists' regressions, in units of their mean diagonal"""
+    list_dropout: float = Field(0.0, ge=0, lt=1)
+    """share of a history that these regressions leave out at random, in expectation: popular items speak less loudly"""
     list_user_power: float = Field(0.5, ge=0)
     """p: a user weighs degree^−p in these regressions"""
     list_power: float = Field(0.0, ge=0, le=4)

@@ -40,7 +40,8 @@ _CANDIDATES_PER_ENTRY, _CANDIDATES_PER_PAIR, _LEAST_CANDIDATES = 2, 10, 64
 _KEPT_LISTS = 2  # final ones: those beside codes and those beside a table
 _SAMPLE, _SAMPLE_BLOCK = 500, 50  # users whose scores tell how far those of lists spread, and how many at a time
 _LEAST_WEIGHT, _MOST_WEIGHT = 2.0**-6, 2.0**6
-_LIST_SETTINGS = ("list_ridge", "list_user_power", "list_power", "list_bits", "list_candidates")  # all but their weight
+_LIST_SETTINGS = ("list_ridge", "list_dropout", "list_user_power", "list_power", "list_bits", "list_candidates")
+"""All but their weight."""
 
 
 def candidate_count(train: Interactions, byte_budget: int | None = None) -> int:
@@ -71,7 +72,7 @@ class ListFitter:
         self._usual_count = candidate_count(train, byte_budget)
         self._by_item = train.transposed()
         self._candidates: dict[int, Interactions] = {}
-        self._solved: dict[tuple[int, float, tuple[float, ...]], Solved] = {}
+        self._solved: dict[tuple[int, float, float, float], Solved] = {}
         self._made: dict[tuple[Any, ...], ItemLists] = {}
         picked = np.linspace(0, train.num_users - 1, min(_SAMPLE, train.num_users)).astype(np.int64)
         self._sample = train.of_users(np.unique(picked))
@@ -109,7 +110,7 @@ class ListFitter:
         key = (self._count(config, entries), entries, refit, *(getattr(config, name) for name in _LIST_SETTINGS))
         lists = self._made.pop(key, None)
         if lists is None:
-            solved = self._solve(key[0], config.list_user_power, (config.list_ridge,))
+            solved = self._solve(key[0], config)
             kept = self._strongest(solved, config, entries, refit)
             lists = kept.lists(0, config.list_power).rounded(config.list_bits)
         # Of those that are only tried the last one; final ones are asked for again, beside the codes and the table.
@@ -139,7 +140,7 @@ class ListFitter:
         """Return what recommends these items, in lists of `entries` in all, with weights that are not rounded yet."""
         count = config.list_candidates or self._policy.update_candidates
         candidates = find_candidates(self.train, count, self._by_item, items)
-        solved = solve(self.train, candidates, (config.list_ridge,), config.list_user_power, self._by_item)
+        solved = self._solved_for(candidates, config)
         return self._strongest(solved, config, entries).lists(0, config.list_power)
 
     def _strongest(self, solved: Solved, config: RankingConfig, entries: int, refit: bool = True) -> Solved:
@@ -152,9 +153,7 @@ class ListFitter:
         marked = strongest(solved.gains[0], entries)
         kept = solved.candidates.subset(marked)
         if refit and config.list_candidates is None:
-            gram = self._gram(config.list_user_power)
-            ridges, power = (config.list_ridge,), config.list_user_power
-            return solve(self.train, kept, ridges, power, self._by_item, gram, explains=False)
+            return self._solved_for(kept, config, self._gram(config.list_user_power), explains=False)
         return Solved(kept, solved.weights[:, marked], solved.gains[:, marked])
 
     def weighed(
@@ -212,12 +211,17 @@ class ListFitter:
         size = max(count * self.train.num_items, 1)
         return float(np.sqrt(max(squares / size - (total / size) ** 2, 0.0)))
 
-    def _solve(self, count: int, user_power: float, ridges: tuple[float, ...]) -> Solved:
-        """Return what is solved for these ridges, and keep it."""
-        key = count, user_power, ridges
+    def _solve(self, count: int, config: RankingConfig) -> Solved:
+        """Return what is solved as configured, and keep it."""
+        key = count, config.list_user_power, config.list_ridge, config.list_dropout
         if key not in self._solved:
             if count not in self._candidates:
                 self._candidates[count] = find_candidates(self.train, count, self._by_item)
-            candidates, gram = self._candidates[count], self._gram(user_power)
-            self._solved[key] = solve(self.train, candidates, ridges, user_power, self._by_item, gram)
+            self._solved[key] = self._solved_for(self._candidates[count], config, self._gram(config.list_user_power))
         return self._solved[key]
+
+    def _solved_for(
+        self, candidates: Interactions, config: RankingConfig, gram: FloatArray | None = None, explains: bool = True
+    ) -> Solved:
+        ridges, power = (config.list_ridge,), config.list_user_power
+        return solve(self.train, candidates, ridges, power, self._by_item, gram, explains, config.list_dropout)

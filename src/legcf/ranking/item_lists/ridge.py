@@ -3,11 +3,12 @@
 
 Column i of S solves, over the candidates j ∈ C_i and users weighed by d_u^−p,
 
-    (G_CC + λ · mean(diag G) · I) s = G_Ci,     G = Rᵀ D R,  D = diag(d_u^−p)
+    (G_CC + q / (1 − q) · diag(G_CC) + λ · mean(diag G) · I) s = G_Ci,     G = Rᵀ D R,  D = diag(d_u^−p)
 
-where R has the root of a pair's weight, if pairs have weights
+where R has the root of a pair's weight, if pairs have weights, and q is the dropout of histories
 
-(EASE, Steck, WWW 2019, restricted to candidates as in SLIM, Ning and Karypis, ICDM 2011). The whole of G is kept only
+(EASE, Steck, WWW 2019, with the dropout of EDLAE, Steck, NeurIPS 2020, restricted to candidates as in SLIM, Ning and
+Karypis, ICDM 2011). The whole of G is kept only
 where items are few. Else memory does not grow with the pairs of items that meet: the small systems are made of the
 users of the candidates or, where these have much in common, read off rows of G that are walked to one by one.
 """
@@ -115,6 +116,7 @@ def solve(
     by_item: Interactions,
     gram: FloatArray | None = None,
     explains: bool = True,
+    dropout: float = 0.0,
 ) -> Solved:
     """Solve the weights for each ridge, in units of G's mean diagonal so that one grid suits all data.
 
@@ -152,7 +154,7 @@ def solve(
             systems = _systems(train, by_item, candidates, user_weights, some_rows) if walks else no_systems
             solve_systems(
                 by_item.indptr, by_item.items, roots, candidates.indptr, candidates.items, user_weights, scaled,
-                weights, gains, train.num_users, whole, systems, some_rows, _chunks(len(some_rows)), explains,
+                np.float32(1 - dropout), weights, gains, train.num_users, whole, systems, some_rows, _chunks(len(some_rows)), explains,
             )  # fmt: skip
             task.advance(len(some_rows))
     for line in (*weights, *gains):

@@ -177,10 +177,13 @@ def _invert_diagonal(lower, size, inverse, diagonal):  # type: ignore[no-untyped
 
 @njit(cache=True, parallel=True, fastmath=True)
 def solve_systems(  # type: ignore[no-untyped-def]
-    item_indptr, item_users, amounts, first_of, candidates, user_weights, ridges, weights, gains, num_users, whole,
+    item_indptr, item_users, amounts, first_of, candidates, user_weights, ridges, kept, weights, gains, num_users, whole,
     systems, targets, chunks, explains,
 ):  # fmt: skip
-    """Solve the small system of each target for every ridge, and compute what each weight explains, if asked to."""
+    """Solve the small system of each target for every ridge, and compute what each weight explains, if asked to.
+
+    `kept` is the share of a history that dropout leaves.
+    """
     rows = len(first_of) - 1
     largest = 1
     for row in range(rows):
@@ -271,7 +274,7 @@ def solve_systems(  # type: ignore[no-untyped-def]
                 for i in range(size):
                     for j in range(i + 1):
                         lower[i, j] = gram[i, j]
-                    lower[i, i] += ridges[which_ridge]
+                    lower[i, i] = lower[i, i] / kept + ridges[which_ridge]
                 _factorise(lower, size)
                 for i in range(size):
                     value = right[i]
