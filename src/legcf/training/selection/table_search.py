@@ -33,14 +33,19 @@ from legcf.training.selection.candidates import SURE, Build, Candidate, Form, Ra
 from legcf.training.session import A_TABLE, Deadline, OutOfTime
 from legcf.training.shared_work import Work
 
-_Factorised = tuple[Table, tuple[FloatArray, FloatArray], AlsSettings]
-"""A table, the vectors of users and items that it was made of, and their settings."""
+_Factorised = tuple[Table, tuple[FloatArray, FloatArray] | None, AlsSettings]
+"""A table, the vectors of users and items if it was made of one factorisation, and the settings."""
 _Result = TypeVar("_Result")
 
 # Chosen while tables and lists were made, on validation of Gowalla, Yelp2018, LastFM and ml-1m (docs/study.md, section
 # 11, and docs/results.md). Values without a note on alternatives were not measured one by one.
 _FACTORS = (128, 256, 384)  # columns of a factorisation; wider is better on large data alone
-_WIDE_PAIRS = 10**5  # training pairs below which wider ones are not tried: LastFM (42,135) gains nothing by them
+# Training pairs below which wider ones are not tried (LastFM, 42,135, gains nothing by them), but several are averaged.
+_WIDE_PAIRS = 10**5
+_AVERAGED, _AVERAGED_COLUMNS = (
+    5,
+    192,
+)  # factorisations, and columns kept (docs/reproduction/study-tables.md, section 13)
 _MOST_RIDGE = 80.0  # λ of a factorisation in a large catalogue; it is doubled while that is better
 _MORE_ROUNDS = 2  # of a factorisation that goes on from another with half its λ; others were not measured
 _POPULARITY_POWERS = (0.3, 0.5)  # c of singular vectors
@@ -127,6 +132,8 @@ class TableSearch:
         return self._candidate(self._of_all_kinds(self._best_form(self._first()[0], _FIRST_LIST_WEIGHT)))
 
     def _first(self) -> _Factorised:
+        if self._has_few_pairs and self.deadline.allows(_AVERAGED * A_TABLE):
+            return self._averaged(self._settings), None, self._settings
         return self._factorised(min(_FACTORS[0], self._widest), self._settings, None)
 
     def _with_more_ridge(self, best: Tried, before: _Factorised) -> Tried:
@@ -143,9 +150,13 @@ class TableSearch:
 
     def _of_all_kinds(self, best: Tried) -> Tried:
         """Return a wider factorisation or singular vectors where they are surely better than this form, or else it."""
-        settings, few = AlsSettings(**best.form.table.method["als"]), self.dataset.train.num_pairs < _WIDE_PAIRS
+        settings = AlsSettings(**best.form.table.method["als"])
         for factors in _FACTORS[1:]:
-            if factors > self._widest or few or not self.deadline.allows(factors / _FACTORS[0] * A_TABLE):
+            if (
+                factors > self._widest
+                or self._has_few_pairs
+                or not self.deadline.allows(factors / _FACTORS[0] * A_TABLE)
+            ):
                 break
             wider = self._best_form(self._factorised(factors, settings, None)[0], best.form.list_weight)
             best = best.or_surely_better(wider)
@@ -184,6 +195,19 @@ class TableSearch:
         items = history_items(train, *vectors)
         ranking = pooled_ranking(train, items, HISTORY_POWER, self.race.histories)
         return Table(setting, method, ranking), vectors, settings
+
+    def _averaged(self, settings: AlsSettings) -> Table:
+        """Return the average of several factorisations: less of it is luck than of one."""
+        train, rng = self.dataset.train, Stream.FACTORISATION.generator(self.config.seed)
+        items = self.work.averaged_items(train, rng, settings, _AVERAGED)
+        items = np.ascontiguousarray(items[:, : min(_AVERAGED_COLUMNS, self._widest)])
+        ranking = pooled_ranking(train, items, HISTORY_POWER, self.race.histories)
+        method = {"initial": "als", "als": settings.model_dump(), "factorisations": _AVERAGED}
+        return Table(f"als λ={settings.regularisation:g} × {_AVERAGED}", method, ranking)
+
+    @property
+    def _has_few_pairs(self) -> bool:
+        return self.dataset.train.num_pairs < _WIDE_PAIRS
 
     @property
     def _is_dense(self) -> bool:
@@ -228,9 +252,9 @@ class TableSearch:
     def _narrowed(self, table: Table, width: int) -> Table:
         """Return a table of fewer columns: a factorisation of its own, whose columns are better than the first of more.
 
-        Singular vectors are the same ones.
+        Singular vectors are the same ones, and an average is narrowed as it was made.
         """
-        if width == table.width or table.method["initial"] != "als":
+        if width == table.width or table.method["initial"] != "als" or "factorisations" in table.method:
             return _first_columns(table, width)
         return self._factorised(width, AlsSettings(**table.method["als"]), None)[0]
 
