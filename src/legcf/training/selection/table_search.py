@@ -42,10 +42,8 @@ _Result = TypeVar("_Result")
 _FACTORS = (128, 256, 384)  # columns of a factorisation; wider is better on large data alone
 # Training pairs below which wider ones are not tried (LastFM, 42,135, gains nothing by them), but several are averaged.
 _WIDE_PAIRS = 10**5
-_AVERAGED, _AVERAGED_COLUMNS = (
-    5,
-    192,
-)  # factorisations, and columns kept (docs/reproduction/study-tables.md, section 13)
+# Factorisations that are averaged, and columns that are kept (docs/reproduction/study-tables.md, section 13).
+_AVERAGED, _AVERAGED_COLUMNS = 5, 192
 _MOST_RIDGE = 80.0  # λ of a factorisation in a large catalogue; it is doubled while that is better
 _MORE_ROUNDS = 2  # of a factorisation that goes on from another with half its λ; others were not measured
 _POPULARITY_POWERS = (0.3, 0.5)  # c of singular vectors
@@ -54,7 +52,7 @@ _FIRST_SINGULAR = 2  # times the columns of the best table are found at first: t
 _DENSE = 0.01  # pairs / (users · items) above which singular vectors are tried: they lose on LastFM (0.005)
 _TABLE_WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # columns; the same for every file size
 _LEAST_TABLE_SHARE, _MOST_TABLE_SHARE = 0.4, 0.8  # of the byte budget; the rest is for the lists
-# Of few pairs lists say less: on LastFM (400 kB) 192 columns of 3 bits, not 128 of 4, gain 0.3 ± 0.2 % (held-out pairs).
+# Where pairs are few: on LastFM (400 kB) 192 columns of 3 bits, not 128 of 4, gain 0.3 ± 0.2 % on held-out pairs.
 _MOST_TABLE_SHARE_OF_FEW = 0.88
 _LEAST_ITEMS_PER_COLUMN = 4
 # Of the lists beside a table where there are no codes, which they suit with more: 0.06 to 0.25 are best on LastFM and
