@@ -14,6 +14,7 @@ from legcf.embeddings.budget import Budgeted, width_within
 from legcf.embeddings.layer import Layer, SolvedLayer, normal_values, xavier_values
 from legcf.embeddings.search_space import FACTORISATION, Space, common_space
 from legcf.factorisation.als import AlsSettings, factorise
+from legcf.factorisation.averaged import averaged_items
 from legcf.factorisation.history_vectors import history_items
 from legcf.factorisation.spectral import singular_vectors
 
@@ -38,12 +39,21 @@ class FullTableConfig(Budgeted):
     )
     popularity_power: float = Field(0.5, description="singular vectors are multiplied by item degree to this power")
     als: AlsSettings = Field(AlsSettings(), description="settings of that factorisation")
+    factorisations: int = Field(
+        1, ge=1, description="how many, with α from half to twice that of the settings, are averaged (rows = items)"
+    )
     score_scale: float = Field(10.0, gt=0, description="multiplies the factorisation's scores, for the softmax")
 
     @model_validator(mode="after")
     def _items_have_singular_vectors(self) -> "FullTableConfig":
         if self.initial == "spectral" and self.rows != "items":
             raise ValueError("initial = spectral gives vectors to items alone; set rows = items")
+        return self
+
+    @model_validator(mode="after")
+    def _items_are_averaged(self) -> "FullTableConfig":
+        if self.factorisations > 1 and (self.initial, self.rows) != ("als", "items"):
+            raise ValueError("several factorisations are averaged for items alone; set initial = als and rows = items")
         return self
 
 
@@ -92,13 +102,14 @@ class TableLayer(Layer[FullTableConfig]):
 
     def initialise(self, train: Interactions, rng: np.random.Generator) -> None:
         initial, rows = self.config.initial, self.array("weight")
-        if initial == "als":
+        if self.config.factorisations > 1:
+            self.initialise_items(averaged_items(train, rng, self.config.als, self.config.factorisations))
+        elif initial == "als":
             self.initialise_from(*factorise(train, self.config.dim, rng, self.config.als), train, rng)
         elif initial == "spectral":
             vectors = singular_vectors(train, self.config.dim, rng)
             scale = np.maximum(train.item_degrees, 1) ** self.config.popularity_power
-            rows[:, : vectors.shape[1]] = vectors * scale[:, None]
-            rows[:, vectors.shape[1] :] = 0
+            rows[...] = _fitted((vectors * scale[:, None]).astype(np.float32), self.config.dim)
         else:
             shape = (len(rows), self.config.dim)
             rows[...] = xavier_values(shape, rng) if initial == "xavier" else normal_values(shape, 0.1, rng)
@@ -106,6 +117,15 @@ class TableLayer(Layer[FullTableConfig]):
     @property
     def start_factorisation(self) -> AlsSettings | None:
         return self.config.als if self.config.initial == "als" else None
+
+    @property
+    def start_factorisations(self) -> int:
+        return self.config.factorisations
+
+    def initialise_items(self, items: FloatArray) -> None:
+        """Take the first columns of these vectors as rows."""
+        found = _fitted(items, self.config.dim)
+        self.array("weight")[...] = found * np.float32(self.config.score_scale) ** 0.5
 
     def initialise_from(
         self, users: FloatArray, items: FloatArray, train: Interactions, rng: np.random.Generator
@@ -145,3 +165,9 @@ class SolvedTable(TableLayer, SolvedLayer[FullTableConfig]):
 
     def item_rows(self) -> FloatArray:
         return self.array("weight")[self.num_users - self.first :]
+
+
+def _fitted(vectors: FloatArray, width: int) -> FloatArray:
+    """Return the first columns, or zeros after them."""
+    kept = vectors[:, :width]
+    return np.pad(kept, ((0, 0), (0, width - kept.shape[1])))

@@ -154,6 +154,15 @@ class Layer(ABC, Generic[C]):
         """Return the settings of the factorisation that `initialise` hands to `initialise_from`, where it does."""
         return None
 
+    @property
+    def start_factorisations(self) -> int:
+        """Return how many factorisations `initialise` averages and hands to `initialise_items`."""
+        return 1
+
+    def initialise_items(self, items: FloatArray) -> None:
+        """Fill parameters with these vectors of items, of which the first columns matter most."""
+        raise UserError(f"{type(self).__name__} cannot start from vectors of items alone.")
+
     def initialise_from(
         self, users: FloatArray, items: FloatArray, train: Interactions, rng: np.random.Generator
     ) -> None:

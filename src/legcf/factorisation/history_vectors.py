@@ -46,9 +46,14 @@ def history_items(train: Interactions, users: FloatArray, items: FloatArray) -> 
     items *= metric
     turned: FloatArray = items @ history_metric(train, items, users)
     del users, items  # three tables in memory are enough
-    _, directions = np.linalg.eigh(gram(turned, exact=False))  # inner products stay, however exact they are
-    rows: FloatArray = turned @ np.ascontiguousarray(directions[:, ::-1], dtype=np.float32)
-    return rows
+    return widest_first(turned)
+
+
+def widest_first(rows: FloatArray) -> FloatArray:
+    """Return the rows with their columns turned to their principal directions, the widest first."""
+    _, directions = np.linalg.eigh(gram(rows, exact=False))  # inner products stay, however exact they are
+    turned: FloatArray = rows @ np.ascontiguousarray(directions[:, ::-1], dtype=np.float32)
+    return turned
 
 
 def history_ranking(train: Interactions, users: FloatArray, items: FloatArray) -> Ranking:

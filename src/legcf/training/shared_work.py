@@ -10,13 +10,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
 from legcf.core import threads
 from legcf.core.arrays import FloatArray
 from legcf.factorisation.als import AlsSettings, factorise
+from legcf.factorisation.averaged import averaged_items
 
 if TYPE_CHECKING:
     from legcf.core.config import RunConfig
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 Vectors = tuple[FloatArray, FloatArray]
 """Of users and of items."""
+_Kept = TypeVar("_Kept", bound=tuple[FloatArray, ...])
 _Result = TypeVar("_Result")
 
 _KEPT_BYTES = 2**24  # of factorisations that are kept together: all of movielens-small's, one of Gowalla's
@@ -37,7 +40,7 @@ class _Factorised:
 
     key: str
     train: Interactions
-    vectors: Vectors
+    vectors: tuple[FloatArray, ...]
     state_after: Any
 
     @property
@@ -55,17 +58,33 @@ class Work:
         self, train: Interactions, width: int, rng: np.random.Generator, settings: AlsSettings, quiet: bool = True
     ) -> Vectors:
         """Return what `als.factorise` returns, without doing again what was done last, or lately where it is small."""
-        key = f"{width} {settings.model_dump_json()} {rng.bit_generator.state}"
+        size = 4 * width * (train.num_users + train.num_items)
+        key = f"{width} {settings.model_dump_json()}"
+        return self._kept(train, key, rng, size, lambda: factorise(train, width, rng, settings, quiet))
+
+    def averaged_items(
+        self, train: Interactions, rng: np.random.Generator, settings: AlsSettings, count: int
+    ) -> FloatArray:
+        """Return what `averaged.averaged_items` returns, without doing again what was done last."""
+        key, make = (
+            f"{count} averaged {settings.model_dump_json()}",
+            partial(averaged_items, train, rng, settings, count),
+        )
+        return self._kept(train, key, rng, _KEPT_BYTES, lambda: (make(),))[0]
+
+    def _kept(
+        self, train: Interactions, key: str, rng: np.random.Generator, size: int, make: Callable[[], _Kept]
+    ) -> _Kept:
+        key = f"{key} {rng.bit_generator.state}"
         known = next((one for one in self._factorised if one.key == key and one.train is train), None)
         if known is None:
-            size = 4 * width * (train.num_users + train.num_items)
             while self._factorised and size + sum(one.bytes for one in self._factorised) > _KEPT_BYTES:
                 del self._factorised[0]  # first: large ones need not be in memory together
-            vectors = factorise(train, width, rng, settings, quiet)
+            vectors = make()
             known = _Factorised(key, train, vectors, rng.bit_generator.state)
             self._factorised.append(known)
         rng.bit_generator.state = known.state_after
-        return known.vectors
+        return cast(_Kept, known.vectors)
 
     def forget(self, fitter: ListFitter | None) -> None:
         """Free what only a selection needs."""
@@ -83,6 +102,8 @@ class Work:
         settings = layer.start_factorisation
         if settings is None or settings.alpha is None:
             layer.initialise(train, rng)
+        elif layer.start_factorisations > 1:
+            layer.initialise_items(self.averaged_items(train, rng, settings, layer.start_factorisations))
         else:
             layer.initialise_from(*self.factorise(train, layer.width, rng, settings, quiet=False), train, rng)
 

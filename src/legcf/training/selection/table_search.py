@@ -33,18 +33,21 @@ from legcf.training.selection.candidates import SURE, Build, Candidate, Form, Ra
 from legcf.training.session import A_TABLE, Deadline, OutOfTime
 from legcf.training.shared_work import Work
 
-_Factorised = tuple[Table, tuple[FloatArray, FloatArray], AlsSettings]
-"""A table, the vectors of users and items that it was made of, and their settings."""
+_Factorised = tuple[Table, tuple[FloatArray, FloatArray] | None, AlsSettings]
+"""A table, the vectors of users and items if it was made of one factorisation, and the settings."""
 _Result = TypeVar("_Result")
 
 # Chosen while tables and lists were made, on validation of Gowalla, Yelp2018, LastFM and ml-1m (docs/study.md, section
 # 11, and docs/results.md). Values without a note on alternatives were not measured one by one.
 _FACTORS = (128, 256, 384)  # columns of a factorisation; wider is better on large data alone
-# Columns of the first one where items are many and a file can hold them. On Yelp2018 (8 MB, two bits, with lists) 256
-# columns have 0.0755 / 0.0426 on validation, 128 of four bits 0.0726 / 0.0409, codes of 128 0.0693 / 0.0394 (one seed):
-# a first one of 128 in two bits fell so far behind codes that no wider one was tried.
+# Columns of the first one where items are many and a file can hold them. On Yelp2018 (8 MB, two bits, with lists, all
+# validation users) 256 columns have 0.0742 / 0.0420, trained codes of 128 0.0721 / 0.0407: a first one of 128 in two
+# bits fell so far behind codes that no wider one was tried.
 _WIDE_FACTORS = 256
-_WIDE_PAIRS = 10**5  # training pairs below which wider ones are not tried: LastFM (42,135) gains nothing by them
+# Training pairs below which wider ones are not tried (LastFM, 42,135, gains nothing by them), but several are averaged.
+_WIDE_PAIRS = 10**5
+# Factorisations that are averaged, and columns that are kept (docs/reproduction/study-tables.md, section 13).
+_AVERAGED, _AVERAGED_COLUMNS = 5, 192
 _MOST_RIDGE = 80.0  # λ of a factorisation in a large catalogue; it is doubled while that is better
 _MORE_ROUNDS = 2  # of a factorisation that goes on from another with half its λ; others were not measured
 _POPULARITY_POWERS = (0.3, 0.5)  # c of singular vectors
@@ -53,6 +56,8 @@ _FIRST_SINGULAR = 2  # times the columns of the best table are found at first: t
 _DENSE = 0.01  # pairs / (users · items) above which singular vectors are tried: they lose on LastFM (0.005)
 _TABLE_WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # columns; the same for every file size
 _LEAST_TABLE_SHARE, _MOST_TABLE_SHARE = 0.4, 0.8  # of the byte budget; the rest is for the lists
+# Where pairs are few: on LastFM (400 kB) 192 columns of 3 bits, not 128 of 4, gain 0.3 ± 0.2 % on held-out pairs.
+_MOST_TABLE_SHARE_OF_FEW = 0.88
 _LEAST_ITEMS_PER_COLUMN = 4
 # Of the lists beside a table where there are no codes, which they suit with more: 0.06 to 0.25 are best on LastFM and
 # movielens-small.
@@ -131,6 +136,8 @@ class TableSearch:
         return self._candidate(self._of_all_kinds(self._best_form(self._first()[0], _FIRST_LIST_WEIGHT)))
 
     def _first(self) -> _Factorised:
+        if _are_few(self.dataset.train) and self.deadline.allows(_AVERAGED * A_TABLE):
+            return self._averaged(self._settings), None, self._settings
         return self._factorised(self._first_width, self._settings, None)
 
     @property
@@ -153,15 +160,14 @@ class TableSearch:
 
     def _of_all_kinds(self, best: Tried) -> Tried:
         """Return a wider factorisation or singular vectors where they are surely better than this form, or else it."""
-        settings, few = AlsSettings(**best.form.table.method["als"]), self.dataset.train.num_pairs < _WIDE_PAIRS
-        for factors in _FACTORS:
-            if factors <= self._first_width:
-                continue
-            if factors > self._widest or few or not self.deadline.allows(factors / _FACTORS[0] * A_TABLE):
+        settings = AlsSettings(**best.form.table.method["als"])
+        wider = [factors for factors in _FACTORS if factors > self._first_width]
+        for factors in () if _are_few(self.dataset.train) else wider:
+            if factors > self._widest or not self.deadline.allows(factors / _FACTORS[0] * A_TABLE):
                 break
-            wider = self._best_form(self._factorised(factors, settings, None)[0], best.form.list_weight)
-            best = best.or_surely_better(wider)
-            if best.form is not wider.form:
+            trial = self._best_form(self._factorised(factors, settings, None)[0], best.form.list_weight)
+            best = best.or_surely_better(trial)
+            if best.form is not trial.form:
                 break
         return self._with_singular(best) if self._is_dense and self.deadline.allows(A_TABLE) else best
 
@@ -196,6 +202,15 @@ class TableSearch:
         items = history_items(train, *vectors)
         ranking = pooled_ranking(train, items, HISTORY_POWER, self.race.histories)
         return Table(setting, method, ranking), vectors, settings
+
+    def _averaged(self, settings: AlsSettings) -> Table:
+        """Return the average of several factorisations: less of it is luck than of one."""
+        train, rng = self.dataset.train, Stream.FACTORISATION.generator(self.config.seed)
+        items = self.work.averaged_items(train, rng, settings, _AVERAGED)
+        items = np.ascontiguousarray(items[:, : min(_AVERAGED_COLUMNS, self._widest)])
+        ranking = pooled_ranking(train, items, HISTORY_POWER, self.race.histories)
+        method = {"initial": "als", "als": settings.model_dump(), "factorisations": _AVERAGED}
+        return Table(f"als λ={settings.regularisation:g} × {_AVERAGED}", method, ranking)
 
     @property
     def _is_dense(self) -> bool:
@@ -240,9 +255,9 @@ class TableSearch:
     def _narrowed(self, table: Table, width: int) -> Table:
         """Return a table of fewer columns: a factorisation of its own, whose columns are better than the first of more.
 
-        Singular vectors are the same ones.
+        Singular vectors are the same ones, and an average is narrowed as it was made.
         """
-        if width == table.width or table.method["initial"] != "als":
+        if width == table.width or table.method["initial"] != "als" or "factorisations" in table.method:
             return _first_columns(table, width)
         return self._factorised(width, AlsSettings(**table.method["als"]), None)[0]
 
@@ -309,12 +324,17 @@ def _first_columns(table: Table, width: int) -> Table:
     return replace(table, ranking=replace(ranking, users=ranking.users[:, :width], items=items))
 
 
+def _are_few(train: Interactions) -> bool:
+    return train.num_pairs < _WIDE_PAIRS
+
+
 def sizes(byte_budget: int, train: Interactions, most: int = _MOST_SINGULAR) -> Iterator[tuple[int, int]]:
-    """Return widths up to `most` and bits of tables that leave a fifth of the byte budget to the lists.
+    """Return widths up to `most` and bits of tables that leave a fifth of the bytes to the lists; less of few pairs.
 
     For each number of bits there is the widest that fits, so that what is tried for a file is hardly wider than what is
     tried for a larger one; in small data also those that take two fifths of the budget.
     """
+    most_share = _MOST_TABLE_SHARE_OF_FEW if _are_few(train) else _MOST_TABLE_SHARE
     policy, most = SelectionPolicy.of(train), min(most, train.num_items // _LEAST_ITEMS_PER_COLUMN)
     for bits in (*policy.table_bits, *policy.full_width_bits):
         shares = {
@@ -322,7 +342,7 @@ def sizes(byte_budget: int, train: Interactions, most: int = _MOST_SINGULAR) -> 
             for width in _TABLE_WIDTHS
             if width <= most
         }
-        fitting = [width for width, share in shares.items() if share <= _MOST_TABLE_SHARE]
+        fitting = [width for width, share in shares.items() if share <= most_share]
         for width in fitting:
             is_narrow = bits in policy.table_bits and policy.tries_narrow and shares[width] >= _LEAST_TABLE_SHARE
             is_widest = width == fitting[-1] and (bits in policy.table_bits or width == max(shares))
