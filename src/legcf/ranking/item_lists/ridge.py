@@ -154,7 +154,8 @@ def solve(
             systems = _systems(train, by_item, candidates, user_weights, some_rows) if walks else no_systems
             solve_systems(
                 by_item.indptr, by_item.items, roots, candidates.indptr, candidates.items, user_weights, scaled,
-                np.float32(1 - dropout), weights, gains, train.num_users, whole, systems, some_rows, _chunks(len(some_rows)), explains,
+                np.float32(1 - dropout), weights, gains, train.num_users, whole, systems, some_rows,
+                _chunks(len(some_rows)), explains,
             )  # fmt: skip
             task.advance(len(some_rows))
     for line in (*weights, *gains):

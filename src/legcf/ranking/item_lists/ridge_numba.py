@@ -177,8 +177,8 @@ def _invert_diagonal(lower, size, inverse, diagonal):  # type: ignore[no-untyped
 
 @njit(cache=True, parallel=True, fastmath=True)
 def solve_systems(  # type: ignore[no-untyped-def]
-    item_indptr, item_users, amounts, first_of, candidates, user_weights, ridges, kept, weights, gains, num_users, whole,
-    systems, targets, chunks, explains,
+    item_indptr, item_users, amounts, first_of, candidates, user_weights, ridges, kept, weights, gains, num_users,
+    whole, systems, targets, chunks, explains,
 ):  # fmt: skip
     """Solve the small system of each target for every ridge, and compute what each weight explains, if asked to.
 
