@@ -27,12 +27,15 @@ def go_by(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("way", ["whole", "users", "rows"])
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0])
-def test_weights_solve_the_dense_systems(way: str, power: float, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_weights_solve_the_dense_systems(
+    way: str, power: float, dropout: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     go_by(way, monkeypatch)
     train = random_interactions(60, 25, 0.25, 3)
     by_item = train.transposed()
     candidates = find_candidates(train, 7, by_item)
-    solved = solve(train, candidates, (0.3, 2.0), power, by_item)
+    solved = solve(train, candidates, (0.3, 2.0), power, by_item, dropout=dropout)
     gram = dense_gram(train, power)
     unit = np.trace(gram) / 25
     for item in range(25):
@@ -40,6 +43,7 @@ def test_weights_solve_the_dense_systems(way: str, power: float, monkeypatch: py
         own = slice(candidates.indptr[item], candidates.indptr[item + 1])
         for place, strength in enumerate((0.3, 2.0)):
             system = gram[np.ix_(chosen, chosen)] + strength * unit * np.eye(len(chosen))
+            system += dropout / (1 - dropout) * np.diag(gram[chosen, chosen])
             wanted = np.linalg.solve(system, gram[chosen, item])
             np.testing.assert_allclose(solved.weights[place, own], wanted, rtol=1e-3, atol=1e-5)
             gains = wanted**2 / np.diag(np.linalg.inv(system))

@@ -18,13 +18,15 @@ from legcf.factorisation.als import AlsSettings
 from legcf.ranking import selection_policy
 from legcf.ranking.item_lists.lists import ItemLists
 from legcf.ranking.item_lists.recipe import ListFitter
+from legcf.ranking.score import Score
 from legcf.ranking.tables.embedding_table import CodebookTable, QuantisedTable, packed_table_bytes
 from legcf.recommender import Recommender
 from legcf.scoring.scorer import Request, Scorer
 from legcf.training import shared_work
 from legcf.training.registry import resolve
 from legcf.training.run import build_model, train
-from legcf.training.selection import table_search
+from legcf.training.selection import select, table_search
+from legcf.training.selection.candidates import Candidate
 from legcf.training.selection.select import select_untrained
 from legcf.training.selection.table_search import TableSearch, sizes
 from legcf.training.session import TrainingOptions
@@ -153,10 +155,9 @@ def test_what_is_no_size_is_refused(text: str) -> None:
         RankingConfig(bytes=text)
 
 
-def test_a_start_that_training_does_not_better_is_kept(
-    dataset: Dataset, monkeypatch: pytest.MonkeyPatch, codes_are_tried: None
-) -> None:
+def test_a_start_that_training_does_not_better_is_kept(monkeypatch: pytest.MonkeyPatch, codes_are_tried: None) -> None:
     monkeypatch.setattr(TableSearch, "best", lambda search, start_score: None)
+    dataset = planted(150, 120)  # everyone has validation pairs, so lists are scaled for the same users at the end
     training = {**QUICK, "epochs": 2, "learning_rate": 10.0}
     config = resolve(overrides={"method": SMALL, "training": training, "ranking": {"bytes": 20_000}})
     trained = train(dataset, config, TrainingOptions(quiet=True))
@@ -273,3 +274,35 @@ def test_a_run_in_a_large_catalogue_that_was_stopped_among_its_tables_ends_the_s
     resumed = train(dataset, config, TrainingOptions(tmp_path / "stopped", resume=True, quiet=True))
     assert resumed.metrics["test"] == whole.metrics["test"]
     assert resumed.config == whole.config
+
+
+@pytest.mark.parametrize(
+    ("lead", "spread", "undecided"), [(0.02, 1.0, True), (0.02, 0.001, False), (0.005, 1.0, False)]
+)
+def test_a_lead_that_is_not_sure_is_undecided(
+    lead: float, spread: float, undecided: bool, dataset: Dataset, large: None
+) -> None:
+    config = resolve(overrides={"method": SMALL, "training": QUICK, "ranking": {"bytes": 20_000}})
+    table = resolve("full", "history", "items")
+    running = session(dataset, config)
+    users = np.ones(100)
+    trained = Candidate(config, Score(1.0, users), lambda _: None)
+    gaps = spread * np.linspace(-1, 1, 100)
+    candidate = Candidate(table, Score(1 + lead, users + lead + gaps), lambda _: None)
+    assert select._is_undecided(candidate, trained, running) == undecided
+    assert not select._is_undecided(replace(candidate, config=config), trained, running), "codes before training"
+
+
+def test_everyone_decides_what_some_users_leave_open(
+    dataset: Dataset, large: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_search, "_REACH", 1e9)
+    monkeypatch.setattr(select, "_is_undecided", lambda *_: True)
+    asked = {"method": SMALL, "training": {**QUICK, "validation_users": 20}, "ranking": {"bytes": 20_000}}
+    trained = train(dataset, resolve(overrides=asked), TrainingOptions(quiet=True))
+    decided = [line for line in trained.curve if line["stage"] == "decide"]
+    assert [line["search"]["start"] for line in decided] == ["full", "legcf"]
+    best = max(decided, key=lambda line: np.sqrt(line["validation"]["ndcg@20"] * line["validation"]["recall@20"]))
+    everyone = trained.metrics["validation"]["ndcg@20"]
+    assert any(line["validation"]["ndcg@20"] == pytest.approx(everyone, rel=1e-4) for line in decided)
+    assert best["validation"]["ndcg@20"] > 0
