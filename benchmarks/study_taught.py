@@ -118,17 +118,17 @@ class TaughtLists(ListFitter):
         items = teacher.items[:, :FIRST_OF_LISTS].ravel()
         self._said = sp.csr_matrix((shares.ravel(), items, starts), (train.num_users, train.num_items))
 
-    def _solve(self, count: int, user_power: float, ridges: tuple[float, ...]) -> Solved:
-        return self._taught(find_candidates(self.train, count, self._by_item), ridges[0], user_power)
+    def _solve(self, count: int, config: RankingConfig) -> Solved:
+        return self._taught(find_candidates(self.train, count, self._by_item), config)
 
     def _strongest(self, solved: Solved, config: RankingConfig, entries: int, refit: bool = True) -> Solved:
         if entries >= solved.candidates.num_pairs:
             return solved
         kept = solved.candidates.subset(strongest(solved.gains[0], entries))
-        return self._taught(kept, config.list_ridge, config.list_user_power)
+        return self._taught(kept, config)
 
-    def _taught(self, candidates: Interactions, ridge: float, user_power: float) -> Solved:
-        train = self.train
+    def _taught(self, candidates: Interactions, config: RankingConfig) -> Solved:
+        train, ridge, user_power = self.train, config.list_ridge, config.list_user_power
         user_weights = inverse_power(train.user_degrees, user_power).astype(np.float32)
         unit = float((train.user_degrees * user_weights).sum()) / train.num_items
         met = (train.to_scipy().astype(np.float32).T @ sp.diags(user_weights) @ self._said).tocsr()
