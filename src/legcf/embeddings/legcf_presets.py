@@ -58,11 +58,11 @@ LEGCF_PRESETS: dict[str, dict[str, Any]] = {
     # Smallest to serve: items have all values, users are their histories, nobody else's history is needed.
     "items-only": _ITEMS_ONLY,
     # Good in seconds: a narrow factorisation of few rounds, coded and not trained, and lists of few candidates in
-    # what a megabyte has left. Nothing is chosen on validation but the weight of popularity (docs/peers.md). Lists with a
-    # ridge of 2, dropout of ½ and a weight of 0.35 have 0.1744 / 0.1038, 0.0639 / 0.0365, 0.2800 / 0.1606 and 0.2482 /
-    # 0.1995 on validation of Gowalla, Yelp2018, LastFM and ml-1m (seed 5); with a ridge of 4, none and 0.25 0.1695 /
-    # 0.1014, 0.0633 / 0.0358, 0.2698 / 0.1564 and 0.2435 / 0.1961; with a weight of 0.5 0.1742 / 0.1030, 0.0634 / 0.0363,
-    # 0.2809 / 0.1612 and 0.2512 / 0.2025.
+    # what a megabyte has left. Nothing is chosen on validation but the weight of popularity (docs/peers.md). Lists with
+    # a ridge of 2, dropout of ½ and a weight of 0.35 have 0.1744 / 0.1038, 0.0639 / 0.0365, 0.2800 / 0.1606 and
+    # 0.2482 / 0.1995 on validation of Gowalla, Yelp2018, LastFM and ml-1m (seed 5); with a ridge of 4, none and 0.25
+    # 0.1695 / 0.1014, 0.0633 / 0.0358, 0.2698 / 0.1564 and 0.2435 / 0.1961; with a weight of 0.5 0.1742 / 0.1030,
+    # 0.0634 / 0.0363, 0.2809 / 0.1612 and 0.2512 / 0.2025.
     "fast": {
         "method": {
             **_ITEMS_ONLY["method"], "largest_c": 500, "dim": 32,
