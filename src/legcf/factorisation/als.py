@@ -17,7 +17,7 @@ from legcf.core.hill_climb import climb
 from legcf.core.progress import progress
 from legcf.data.interactions import MANY_PAIRS, SAMPLE_ITEMS, Interactions
 from legcf.evaluation.evaluator import Evaluator
-from legcf.factorisation.half_step import solve_shared, solve_turned, tiles_of
+from legcf.factorisation.half_step import solve_shared, solve_turned, tiles_of, turn
 from legcf.factorisation.history_vectors import HISTORY_POWER, history_items, pooled_ranking
 from legcf.ranking.score import is_surely_better
 
@@ -69,14 +69,17 @@ def factorise(
         items = _drawn(train.num_items, width, rng, slice(0, train.num_items))
     else:
         users, items = start[0][mine].copy(), start[1].copy()
+    turned = np.eye(width)
     with progress(title, settings.rounds, "rounds", quiet) as task:
         for _ in range(settings.rounds):
-            solve_turned(by_user, users, items, settings)
+            turned = turned @ solve_turned(by_user, users, items, settings)
             if distributed.world_size() > 1:
                 solve_shared(tiles, items, users, settings)
             else:
-                solve_turned(tiles[0][1], items, users, settings)
+                turned = turned @ solve_turned(tiles[0][1], items, users, settings)
             task.advance()
+    for vectors in (users, items):  # back, since the last bits of G decide the signs of a turn
+        turn(vectors, turned.T.astype(np.float32))
     if distributed.world_size() == 1:
         return users, items
     everyone = np.empty((train.num_users, width), dtype=np.float32)

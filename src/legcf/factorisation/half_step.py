@@ -27,24 +27,25 @@ Tiles = list[tuple[slice, sp.csr_matrix]]
 
 def solve_side(confidence: sp.csr_matrix, side: FloatArray, others: FloatArray, settings: "AlsSettings") -> None:
     """Solve the vectors of one side (overwritten) from all of the other's: the half step of ALS."""
-    _turn(side, solve_turned(confidence, side, others.copy(), settings).T)
+    turn(side, solve_turned(confidence, side, others.copy(), settings).T)
 
 
 def solve_turned(
     confidence: sp.csr_matrix, side: FloatArray, others: FloatArray, settings: "AlsSettings"
 ) -> FloatArray:
     """Do what `solve_side` does, and leave both sides (overwritten) turned by the d × d matrix that is returned."""
-    spectrum, basis = np.linalg.eigh(others.T @ others)
+    spectrum, basis = (one.astype(np.float32) for one in np.linalg.eigh((others.T @ others).astype(np.float64)))
     distributed.broadcast_arrays((spectrum, basis))  # ranks that turn otherwise could not add their sums
     for vectors in (side, others):
-        _turn(vectors, basis)
+        turn(vectors, basis)
     spectrum += np.float32(settings.regularisation)
     _solve_rows(confidence.indptr, confidence.indices, confidence.data, side, others, spectrum, settings.gradient_steps)
     turned: FloatArray = basis
     return turned
 
 
-def _turn(vectors: FloatArray, basis: FloatArray) -> None:
+def turn(vectors: FloatArray, basis: FloatArray) -> None:
+    """Multiply vectors by a d × d matrix, in their memory."""
     for start in range(0, len(vectors), _ROWS_TURNED):
         vectors[start : start + _ROWS_TURNED] = vectors[start : start + _ROWS_TURNED] @ basis
 
