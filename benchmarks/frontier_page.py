@@ -41,7 +41,7 @@ ON_THE_PAGE = {  # the figure has all
     "als": ("items, float32", "items, 4 bits", "items, float32, with lists"),
     "full": ("float32", "4 bits"),
 }
-SEEDS = (91, 92, 93)
+SEEDS = (221, 222, 223)
 LOWEST = 0.8  # of the best: what is shown
 ComparisonRow = dict[str, Any]
 

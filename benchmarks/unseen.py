@@ -92,8 +92,8 @@ SETS: dict[str, Callable[[Path], Dataset]] = {
 TRIALS: dict[str, list[dict[str, Any]]] = {
     "ease": [{"ridge": 2.0**power} for power in range(-2, 8)],
     "als": [
-        *({"dim": dim, "als": {"regularisation": ridge}} for dim, ridge in product((64, 128), (1.0, 5.0, 20.0, 80.0))),
-        *({"dim": 64, "als": {"regularisation": ridge, "degree_power": 0.0}} for ridge in (5.0, 20.0, 80.0)),
+        {"dim": dim, "als": {"alpha": alpha, "regularisation": ridge}}
+        for dim, alpha, ridge in product((64, 128), (2.5, 5.0, 10.0, 20.0), (5.0, 20.0, 80.0))
     ],
     "item-knn": [{"neighbours": count, "user_power": power} for count in (20, 100, 400) for power in (0.0, 1.0)],
     "popularity": [{}],
