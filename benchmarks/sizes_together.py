@@ -51,7 +51,9 @@ class SharedWork(Work):
             return deepcopy(session.state), _copied(session.model)
 
         state, weights = self.once(session.dataset.train, without_size(session.config, "trained"), make)
-        session.jump_to(deepcopy(state), weights)
+        session.state = deepcopy(state)
+        session.model.load_state_dict(weights)
+        session.model.rebuild()
 
 
 def _copied(part: Any) -> dict[str, Any]:

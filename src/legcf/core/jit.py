@@ -54,16 +54,11 @@ def settle_cache() -> bool:
     return True
 
 
-def _spare_torch_a_temporary_folder() -> None:
-    """Name a folder for torch's compiler, which its optimisers ask for and which is not used here: any that exists."""
-    try:
-        tempfile.gettempdir()
-    except FileNotFoundError:
-        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(__file__).parent))
-
-
 _IS_KEPT = settle_cache()
-_spare_torch_a_temporary_folder()
+try:
+    tempfile.gettempdir()
+except FileNotFoundError:  # torch's optimisers ask for a folder of its compiler, which is not used here: any will do
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(__file__).parent))
 
 import numba  # noqa: E402 - once its folder is settled
 from numba import get_num_threads, prange  # noqa: E402

@@ -58,7 +58,8 @@ def load_data(data: Any, options: DataOptions = DEFAULTS) -> Dataset:
             names = ", ".join(sorted(options.model_fields_set))
             raise UserError(f"A Dataset is read and split already: leave {names} out, or give the source itself.")
         return data
-    if not _is_location(data):
+    several = isinstance(data, list | tuple) and bool(data) and all(isinstance(one, str | Path) for one in data)
+    if not (several or isinstance(data, str | Path)):
         where = "Frame 'frame'"
         frame = select_pairs(frame_of(data), options, where)
         return build_in_memory(open_frame(frame, options, "frame", where), options)
@@ -106,11 +107,6 @@ def prepare_on_cluster(
 def is_source(text: str) -> bool:
     """Return whether a text names data: a path that exists or looks like one, a pattern, or a known name."""
     return Path(text).exists() or glob.has_magic(text) or _looks_like_path(text) or text in REGISTRY
-
-
-def _is_location(data: Any) -> bool:
-    several = isinstance(data, list | tuple) and bool(data) and all(isinstance(one, str | Path) for one in data)
-    return several or isinstance(data, str | Path)
 
 
 @contextmanager

@@ -73,10 +73,6 @@ def _flat(sheet: Sheet, row: Sequence[SheetCell]) -> dict[str, str | int | float
     return flat
 
 
-def _write_latex(path: Path, sheets: Sequence[Sheet]) -> None:
-    path.write_text("\n".join(map(_latex, sheets)), encoding="utf-8")
-
-
 def _latex(sheet: Sheet) -> str:
     lines = [" & ".join(map(_escaped, sheet.columns)), *(" & ".join(map(_latex_cell, row)) for row in sheet.rows)]
     head, *body = (f"{line} \\\\" for line in lines)
@@ -113,4 +109,7 @@ def _escaped(text: str) -> str:
     return re.sub(r"[&%$#_{}~^\\±]", lambda found: _SPECIAL.get(found[0], f"\\{found[0]}"), text)
 
 
-_WRITERS: dict[str, Callable[[Path, Sequence[Sheet]], None]] = {".tex": _write_latex, ".csv": _write_csv}
+_WRITERS: dict[str, Callable[[Path, Sequence[Sheet]], object]] = {
+    ".tex": lambda path, sheets: path.write_text("\n".join(map(_latex, sheets)), encoding="utf-8"),
+    ".csv": _write_csv,
+}

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from legcf.core.arrays import FloatArray
 from legcf.core.progress import progress
 from legcf.data.interactions import Interactions
 from legcf.evaluation.evaluate import evaluate
@@ -58,7 +57,9 @@ def calibrated(
 
     def score_of(settings: FoldIn) -> tuple[float, FoldIn]:
         solved = FoldInSolver(item_rows, counts, replace(settings, scale=1.0), gram).vectors(histories)
-        scale = _scale(solved, served.users[users])
+        square = float((solved.astype(np.float64) ** 2).sum())
+        factor = float((solved.astype(np.float64) * served.users[users]).sum()) / square if square > 0 else 1.0
+        scale = factor if 1e-12 < factor < 1e12 else 1.0  # it brings solved vectors nearest to those of the users
         vectors = np.zeros_like(served.users)
         vectors[users] = scale * solved
         score = evaluate(replace(served, users=vectors), truth, (20,), users, ("ndcg",))["ndcg@20"]
@@ -88,10 +89,3 @@ def _histories(pairs: Interactions, rows: NDArray[np.integer]) -> Interactions:
     some = pairs.of_users(rows)
     from_end = np.repeat(some.indptr[1:], some.user_degrees) - np.arange(some.num_pairs)
     return some.subset(from_end <= _MOST_PAIRS)
-
-
-def _scale(solved: FloatArray, targets: FloatArray) -> float:
-    """Return the factor that brings solved vectors nearest to their targets."""
-    square = float((solved.astype(np.float64) ** 2).sum())
-    factor = float((solved.astype(np.float64) * targets).sum()) / square if square > 0 else 1.0
-    return factor if 1e-12 < factor < 1e12 else 1.0

@@ -12,7 +12,7 @@ import math
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -64,7 +64,11 @@ class FeatureColumn:
     def coded(self, value: Any) -> dict[int, float]:
         """Return entries and their values for one item; none where the value is missing."""
         if self.kind != "number":
-            return self._hashed(self.tokens(value))
+            counts: dict[int, float] = {}
+            for token in self.tokens(value):
+                entry, sign = hashed_column(token, self.width)
+                counts[entry] = counts.get(entry, 0.0) + sign
+            return _unit(counts)  # so every column that has a value counts as much as any other
         number = float_or_none(value)
         if number is None:
             return {}
@@ -83,14 +87,6 @@ class FeatureColumn:
         if self.kind == "category":
             return [text]
         return [tag.strip() for tag in text.split(self.separator) if tag.strip()]
-
-    def _hashed(self, tokens: Iterable[str]) -> dict[int, float]:
-        """Return entries of length 1, so that every column that has a value counts as much as any other."""
-        counts: dict[int, float] = {}
-        for token in tokens:
-            entry, sign = hashed_column(token, self.width)
-            counts[entry] = counts.get(entry, 0.0) + sign
-        return _unit(counts)
 
 
 @dataclass(frozen=True)

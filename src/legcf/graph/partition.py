@@ -44,7 +44,10 @@ def communities(adjacency: sp.csr_matrix, count: int, seed: int) -> NDArray[np.i
         warnings.warn(
             f"METIS left {empty.size} of {count} communities empty; the largest ones were divided.", stacklevel=2
         )
-        _fill_empty(parts, empty, count)
+        # each gets one node of a community that can spare it, the largest first
+        by_size = np.argsort(-np.bincount(parts, minlength=count)[parts], kind="stable")
+        spare = by_size[~np.isin(by_size, np.unique(parts, return_index=True)[1])]
+        parts[spare[: len(empty)]] = empty
     with suppress(UserError), written_whole(cached) as temporary, open(temporary, "wb") as file:
         np.save(file, parts)
     return parts
@@ -71,12 +74,3 @@ def _read(cached: Path, nodes: int) -> NDArray[np.int32] | None:
     except (OSError, ValueError, EOFError):
         return None
     return parts if parts.shape == (nodes,) and parts.dtype == np.int32 else None
-
-
-def _fill_empty(parts: NDArray[np.int32], empty: NDArray[np.integer], count: int) -> None:
-    """Give every empty community one node of a community that can spare it, the largest first."""
-    sizes = np.bincount(parts, minlength=count)
-    by_size = np.argsort(-sizes[parts], kind="stable")
-    first_of_part = np.unique(parts, return_index=True)[1]
-    spare = by_size[~np.isin(by_size, first_of_part)]
-    parts[spare[: len(empty)]] = empty

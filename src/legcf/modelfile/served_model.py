@@ -213,6 +213,8 @@ def _from_store(store: codecs.Store, config: dict[str, Any], card: dict[str, Any
     titles = codecs.get_text(store, "titles", num_items) if "titles.text" in store else None
     pooling = _get_pooling(config["pooling"], popularity) if "pooling" in config else None
     items = codecs.get_ids(store, "ids.items", config["item_ids"], num_items, "item")
+    fold_in = FoldIn(**{name: float(value) for name, value in config["fold_in"]["user"].items()})
+    codecs.expect(all(0 <= value <= _LARGEST_SCALE for value in vars(fold_in).values()), "fold-in settings are wrong")
     return ServedModel(
         items=items,
         item_rows=item_rows,
@@ -223,7 +225,7 @@ def _from_store(store: codecs.Store, config: dict[str, Any], card: dict[str, Any
         titles=titles,
         history=history,
         pooling=pooling,
-        fold_in=_get_fold_in(config["fold_in"]["user"]),
+        fold_in=fold_in,
         card=card,
         dtype=dtype,
         lists=codecs.get_lists(store, "lists", config["lists"], num_items) if "lists" in config else None,
@@ -233,12 +235,6 @@ def _from_store(store: codecs.Store, config: dict[str, Any], card: dict[str, Any
         dislikes=dislikes,
         repeats=config.get("repeats", False) is True,
     )
-
-
-def _get_fold_in(config: dict[str, Any]) -> FoldIn:
-    settings = FoldIn(**{name: float(value) for name, value in config.items()})
-    codecs.expect(all(0 <= value <= _LARGEST_SCALE for value in vars(settings).values()), "fold-in settings are wrong")
-    return settings
 
 
 def _get_pooling(config: dict[str, Any], popularity: NDArray[np.integer]) -> Pooling:

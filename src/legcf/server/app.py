@@ -92,10 +92,17 @@ def create_app(settings: Settings) -> Starlette:
         await services.stop()
         log("stopped")
 
+    cors = Middleware(
+        CORSMiddleware,
+        allow_origins=settings.cors_origins,
+        allow_methods=["GET", "POST", "PUT", "DELETE"],
+        allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-ID"],
+        expose_headers=["X-Request-ID"],
+    )
     app = Starlette(
         routes=routes([*operations, *pages]),
         middleware=[
-            *_cors(settings),
+            *([cors] if settings.cors_origins else []),  # before the gate: browsers ask, without a key, if they may ask
             Middleware(Gate, settings=settings, telemetry=services.telemetry, table=table),
             Middleware(Shortcut, answer=query.recommend_at_once),
         ],
@@ -104,21 +111,6 @@ def create_app(settings: Settings) -> Starlette:
     )
     app.router.redirect_slashes = False
     return app
-
-
-def _cors(settings: Settings) -> list[Middleware]:
-    """Answer browsers before the gate: they ask whether they may ask, and have no key for that."""
-    if not settings.cors_origins:
-        return []
-    return [
-        Middleware(
-            CORSMiddleware,
-            allow_origins=settings.cors_origins,
-            allow_methods=["GET", "POST", "PUT", "DELETE"],
-            allow_headers=["Authorization", "Content-Type", "X-API-Key", "X-Request-ID"],
-            expose_headers=["X-Request-ID"],
-        )
-    ]
 
 
 async def _answer_error(request: HttpRequest, error: Exception) -> Response:

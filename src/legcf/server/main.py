@@ -36,7 +36,10 @@ def run_server(settings: Settings, host: str, port: int, workers: int) -> None:
     listener = _listen(host, port)
     address = listener.getsockname()
     counts = _prepare_counts(workers)
-    settings = replace(settings, counts=counts, hosts=_hosts(settings, address[0]))
+    hosts = settings.hosts  # that requests may be sent to: any, if the network can reach it and none are set
+    if hosts is not None and ("*" in hosts or not (hosts or is_loopback(address[0]))):
+        hosts = None
+    settings = replace(settings, counts=counts, hosts=hosts and tuple(name.lower() for name in hosts))
 
     import uvicorn
 
@@ -75,13 +78,6 @@ def _check(settings: Settings) -> None:
     for name in settings.hosts or ():
         if name != "*" and not re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:]+", name):
             raise UserError(f"--allow-host {name} is not a name such as shop.example (no https://, no port).")
-
-
-def _hosts(settings: Settings, address: str) -> tuple[str, ...] | None:
-    """Return the names that requests may be sent to: any, if the network can reach the server and none are set."""
-    names = settings.hosts
-    is_open = not names and not is_loopback(address)
-    return None if names is None or "*" in names or is_open else tuple(name.lower() for name in names)
 
 
 def _prepare_counts(workers: int) -> str | None:

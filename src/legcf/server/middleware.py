@@ -45,7 +45,9 @@ class Gate:
         start = time.perf_counter()
         status = 0
         headers = dict(scope["headers"])
-        request_id = _request_id(headers)
+        request_id = headers.get(b"x-request-id", b"")
+        if not _REQUEST_ID.fullmatch(request_id):  # the caller's own, if it can safely be repeated
+            request_id = secrets.token_hex(8).encode()
         scope["request_id"] = request_id.decode()  # for the lines that handlers log
         added = [*_HEADERS, (b"x-request-id", request_id)]
 
@@ -159,12 +161,6 @@ class Gate:
 def _host_name(host: str) -> str:
     """Return the name of "name:port", the address of "[address]:port"."""
     return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0].rstrip(".")
-
-
-def _request_id(headers: dict[bytes, bytes]) -> bytes:
-    """Return the caller's id, if it is of a form that can safely be repeated, or a new one."""
-    sent_id = headers.get(b"x-request-id", b"")
-    return sent_id if _REQUEST_ID.fullmatch(sent_id) else secrets.token_hex(8).encode()
 
 
 def _digest(key: bytes) -> bytes:

@@ -34,18 +34,12 @@ class Cursor(NamedTuple):
     def decode(cls, text: str) -> "Cursor":
         try:
             model, *numbers = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-            cursor = cls(model, *numbers)
+            is_cursor = type(model) is str and len(numbers) == 5
+            if not (is_cursor and all(type(one) is int and 0 <= one < _LARGEST for one in numbers)):
+                raise ValueError
+            return cls(model, *numbers)
         except (ValueError, TypeError, RecursionError, binascii.Error):
-            raise _no_cursor() from None
-        if type(model) is not str or len(numbers) != 5 or any(type(one) is not int for one in numbers):
-            raise _no_cursor()
-        if not all(0 <= number < _LARGEST for number in numbers):
-            raise _no_cursor()
-        return cursor
-
-
-def _no_cursor() -> UserError:
-    return UserError("The cursor is none of this server's: send `next` of an answer as it came.")
+            raise UserError("The cursor is none of this server's: send `next` of an answer as it came.") from None
 
 
 def check_page(ask: Ask, offset: int) -> None:

@@ -10,6 +10,7 @@ import struct
 import sys
 import threading
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -59,13 +60,11 @@ class DrainingServer(uvicorn.Server):
             server.close()
         for listener in sockets or ():
             listener.close()
+        protocol = partial(ServerProtocol, self.config, self.server_state, self.lifespan.state)
         for connection in waiting:
             with suppress(OSError):  # the client has gone
-                await asyncio.get_running_loop().connect_accepted_socket(self._protocol, connection)
+                await asyncio.get_running_loop().connect_accepted_socket(protocol, connection)
         await super().shutdown(sockets)
-
-    def _protocol(self) -> asyncio.Protocol:
-        return ServerProtocol(self.config, self.server_state, self.lifespan.state)
 
 
 def _shut(listener: socket.socket) -> None:

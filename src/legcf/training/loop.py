@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from legcf.core import distributed
-from legcf.core.config import TrainingConfig
 from legcf.core.errors import UserError
 from legcf.core.progress import progress
 from legcf.core.random_streams import Stream
@@ -41,7 +40,15 @@ class Session(RunSession):
     """Train a model: with a sampler, a learner that takes the steps, and checkpoints of how far it has come."""
 
     def _prepare(self) -> None:
-        self.learner = learner_of(self.model, self.config.training)
+        self.learner: AutogradLearner | CodebookLearner  # a formula where a solved model learns its codebook, or torch
+        if isinstance(self.model, SolvedModel):
+            from legcf.training.learning.codebook import CodebookLearner
+
+            self.learner = CodebookLearner(self.model, self.config.training)
+        else:
+            from legcf.training.learning.autograd import AutogradLearner  # here: formulas need no torch
+
+            self.learner = AutogradLearner(self.model, self.config.training)
         self.sampler = self.sampler_of(self.dataset.train, self.model.folds)
         self.pairs = self.dataset.train
         self.held_out: Interactions | None = None
@@ -70,8 +77,9 @@ class Session(RunSession):
                 self._report(stage.name, self.state.epoch, loss, report, started)
                 self._checkpoint(now=False)
             is_last = self.state.stage == len(self.stages) - 1
-            if training.keep != "last" if is_last else training.continue_from == "best":
-                self.restore_best()
+            if self.best and (training.keep != "last" if is_last else training.continue_from == "best"):
+                self.model.load_state_dict(self.best)
+                self.model.release()  # what training made of the last weights is made anew when it is asked for
             self.state.stage, self.state.epoch, self.state.stale = self.state.stage + 1, 0, 0
             self.state.stage_best = -math.inf
             self._checkpoint(now=True)
@@ -188,12 +196,6 @@ class Session(RunSession):
         self.best = {}
         self.learner.release()
 
-    def restore_best(self) -> None:
-        """Take back the best weights; what training made of the last ones is made anew when it is asked for."""
-        if self.best:
-            self.model.load_state_dict(self.best)
-            self.model.release()
-
     # What is written ----------------------------------------------------------------------------------------------
 
     def _checkpoint(self, now: bool) -> None:
@@ -232,14 +234,3 @@ class Session(RunSession):
         self.model.rebuild()
         self.log.restore(self.state.lines)
         return True
-
-
-def learner_of(model: Any, training: TrainingConfig) -> AutogradLearner | CodebookLearner:
-    """Return what takes the steps: a formula where a solved model learns its codebook, else torch."""
-    if isinstance(model, SolvedModel):
-        from legcf.training.learning.codebook import CodebookLearner
-
-        return CodebookLearner(model, training)
-    from legcf.training.learning.autograd import AutogradLearner  # here: formulas need no torch
-
-    return AutogradLearner(model, training)

@@ -102,18 +102,15 @@ def _rehearsal_data(dataset: Dataset, config: RunConfig, final: bool) -> Dataset
     """Return the pairs to select settings by; None where the dataset itself will do, or has too few pairs."""
     if final:
         return dataset
+    are_few = dataset.train.num_pairs < _MANY_PAIRS_A_USER * dataset.num_users  # else vectors know better
+    weighs_popularity = config.ranking.popularity_weight is None and are_few
     if config.ranking.search_representation and dataset.train.num_pairs > MANY_PAIRS:
         part = dataset.sample(MANY_PAIRS, SAMPLE_ITEMS, Stream.SELECTION_SAMPLE.generator(config.seed))
-    elif not dataset.validation.num_pairs and (config.ranking.chooses or _weighs_popularity(dataset, config)):
+    elif not dataset.validation.num_pairs and (config.ranking.chooses or weighs_popularity):
         part = dataset.holding_out(_HELD_OUT, Stream.SELECTION_PAIRS.generator(config.seed))
     else:
         return None
     return part if part.train.num_pairs and part.validation.num_pairs else None
-
-
-def _weighs_popularity(dataset: Dataset, config: RunConfig) -> bool:
-    """Return whether popularity is worth a rehearsal: where users have many pairs, vectors know better."""
-    return config.ranking.popularity_weight is None and dataset.train.num_pairs < _MANY_PAIRS_A_USER * dataset.num_users
 
 
 def _rehearse(dataset: Dataset, config: RunConfig, options: TrainingOptions) -> Rehearsal:

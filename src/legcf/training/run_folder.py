@@ -101,7 +101,8 @@ def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bo
     content = {**config.to_json(), "content_hash": dataset.content_hash}
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; choose another --out.")
-    if not _has_other_files(folder):  # a new run, or one that stopped before anything was written
+    there = [one.name for one in folder.iterdir()] if folder.exists() else []
+    if not set(there) - {"chosen", distributed.JOB}:  # a new run, or one that stopped before anything was written
         write_json(path, content)
         return False
     if not resume:
@@ -119,11 +120,6 @@ def prepare_folder(folder: Path, config: RunConfig, dataset: Dataset, resume: bo
             " resume with the same settings or start a new run."
         )
     return True
-
-
-def _has_other_files(folder: Path) -> bool:
-    """Return whether there is anything but the rehearsal of the run and the name of the job that trains it."""
-    return folder.exists() and any(path.name not in ("chosen", distributed.JOB) for path in folder.iterdir())
 
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any], prefix: str = "") -> tuple[str, Any, Any] | None:

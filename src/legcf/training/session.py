@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -140,12 +140,6 @@ class RunSession:
 
     def release(self) -> None:
         """Free what only training needs."""
-
-    def jump_to(self, state: TrainingState, weights: Mapping[str, Any]) -> None:
-        """Take over how another session with the same settings ended."""
-        self.state = state
-        self.model.load_state_dict(weights)
-        self.model.rebuild()
 
     def can_resume(self) -> bool:
         """Return whether there is a checkpoint; without one the run starts anew, and what it reported is dropped."""

@@ -52,7 +52,10 @@ def apply(
         raise UserError(f"threshold = {threshold} is not possible: it is a share, from 0 to 1.")
     if data is None and item_features is None and events is None:
         raise UserError("There is nothing to update with: give new interactions, item_features, or events.")
-    options = options if isinstance(data, Dataset) else _options(trained, options)
+    if not isinstance(data, Dataset):
+        before: Mapping[str, Any] = trained.config.data.get("options", {})
+        alike = {key: value for key, value in before.items() if key in _READ_ALIKE}
+        options = validated(DataOptions, {**alike, **options.model_dump(include=options.model_fields_set)}, "data")
     reported = None if events is None else new_events(events, trained)
     if reported is not None and data is None and item_features is None and reported.is_empty:
         raise UserError(f"{events} holds no event that the model does not know already: there is nothing to do.")
@@ -116,10 +119,3 @@ def write_run(folder: Path, trained: TrainedModel) -> None:
         write_json(temporary / "metrics.json", trained.metrics)
         lines = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in trained.curve)
         (temporary / "metrics.jsonl").write_text(lines, encoding="utf-8")
-
-
-def _options(trained: TrainedModel, options: DataOptions) -> DataOptions:
-    """Return the options with those of the training where they leave something open."""
-    before: Mapping[str, Any] = trained.config.data.get("options", {})
-    alike = {key: value for key, value in before.items() if key in _READ_ALIKE}
-    return validated(DataOptions, {**alike, **options.model_dump(include=options.model_fields_set)}, "data")

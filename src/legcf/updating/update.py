@@ -70,7 +70,9 @@ def update(
     changed = new_share(merged.train, merged.added) >= max(threshold, np.finfo(np.float64).tiny)
     features = known_features(base, trained, merged, about)
     model = _grown_model(base, merged, changed, features)
-    empty = _without_held_out(base, merged)
+    nothing = Interactions.empty(len(merged.users), len(merged.items))
+    name, protocol = str(base.metrics["dataset"]), str(base.metrics["protocol"])
+    empty = Dataset(name, protocol, merged.users, merged.items, merged.train, nothing, nothing, merged.titles)
     ranking = _ranked(base, model, empty, changed, None if features is None else features.encoder)
     ranking = replace(ranking, dislikes=merged.dislikes)
     config, growth = model_config(base), merged.added.num_pairs / max(base.ranking.histories.num_pairs, 1)
@@ -109,12 +111,6 @@ def update(
     metrics |= {key: base.metrics[key] for key in kept if key in base.metrics}
     metrics |= {key: trained.metrics[key] for key in (MARK_KEY, "user_features") if key in trained.metrics}
     return replace(result, metrics=metrics)
-
-
-def _without_held_out(base: TrainedModel, merged: MergedData) -> Dataset:
-    nothing = Interactions.empty(len(merged.users), len(merged.items))
-    name, protocol = str(base.metrics["dataset"]), str(base.metrics["protocol"])
-    return Dataset(name, protocol, merged.users, merged.items, merged.train, nothing, nothing, merged.titles)
 
 
 def refuse_others(base: TrainedModel) -> None:

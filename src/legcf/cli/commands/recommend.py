@@ -14,8 +14,6 @@ from legcf.core.errors import UserError
 from legcf.core.files import written_whole
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from legcf.scoring.listing import ListedColumns
 
 _WRITERS = {".parquet": "write_parquet", ".csv": "write_csv", ".jsonl": "write_ndjson"}  # methods of a frame
@@ -59,7 +57,10 @@ def recommend(
     columns = _recommended(run, named_users, (rank, count), k, False if include_seen else None, unknown)
     rows = len(columns[FrameColumns.USER])
     if target is not None:
-        write = getattr(_frame(columns), _WRITERS[target.suffix])
+        import polars as pl
+
+        types = {FrameColumns.RANK: pl.Int32, FrameColumns.SCORE: pl.Float32, FrameColumns.FALLBACK: pl.String}
+        write = getattr(pl.DataFrame(columns, schema_overrides=types), _WRITERS[target.suffix])
         with written_whole(target) as temporary:
             write(temporary)
     if rank > 0:
@@ -117,13 +118,6 @@ def _target(output: Path, rank: int, count: int) -> Path:
     if others:
         raise UserError(f"{output} has other files in it, such as {others[0]}: name another folder.")
     return output / names[rank]
-
-
-def _frame(columns: "ListedColumns") -> "pl.DataFrame":
-    import polars as pl
-
-    types = {FrameColumns.RANK: pl.Int32, FrameColumns.SCORE: pl.Float32, FrameColumns.FALLBACK: pl.String}
-    return pl.DataFrame(columns, schema_overrides=types)
 
 
 def _rows(columns: "ListedColumns") -> list[dict[str, object]]:

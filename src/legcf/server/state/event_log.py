@@ -296,9 +296,8 @@ class EventLog:
 
     def count_changes(self, after: int, at_most: int) -> int:
         """Count the changes of availability behind a position, but no further than `at_most`."""
-        return self._number(
-            "SELECT count(*) FROM (SELECT 1 FROM availability WHERE position > ? LIMIT ?)", after, at_most
-        )
+        some = "SELECT 1 FROM availability WHERE position > ? LIMIT ?"
+        return self._number(f"SELECT count(*) FROM ({some})", after, at_most)
 
     def unavailable(self) -> tuple[int, list[str]]:
         """Return the position of the last change, and the items that are not available after it."""
@@ -322,9 +321,7 @@ class EventLog:
         """Return the last description of each item behind a position, but for those that were withdrawn."""
         if not self._describes:
             return []
-        rows = self._connection.execute(
-            "SELECT item, features, title, time FROM items WHERE position > ? ORDER BY position", (after,)
-        )
+        rows = self.query("SELECT item, features, title, time FROM items WHERE position > ? ORDER BY position", after)
         last: dict[str, Described] = {}
         for item, features, title, at in rows:
             if features == _NO_FEATURES:

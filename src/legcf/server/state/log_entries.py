@@ -80,15 +80,10 @@ LogEntry = Event | Change | Described | Withdrawn | Impression | DeletedUser | D
 
 
 def new_event(
-    user: str,
-    item: str,
-    identifier: str | None = None,
-    at: float | None = None,
-    kind: str | None = None,
-    weight: float | None = None,
+    user: str, item: str, identifier: str | None = None, at: float | None = None, weight: float | None = None
 ) -> Event:
     """Make an event; without an id of the client's it gets one, and sending it again makes another event."""
-    return Event(identifier or new_names(1)[0], user, item, time.time() if at is None else at, kind, weight)
+    return Event(identifier or new_names(1)[0], user, item, time.time() if at is None else at, None, weight)
 
 
 def new_names(count: int) -> list[str]:

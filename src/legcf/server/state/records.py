@@ -75,9 +75,8 @@ class Records:
 
     def knows_item(self, item: str) -> bool:
         """Return whether the model or the log has anything of an item."""
-        if self._model.items.find(item) is not None:
-            return True
-        return any(self._count(table, "item", item) for table in ("events", "availability", "impressions", "items"))
+        tables = "events", "availability", "impressions", "items"
+        return self._model.items.find(item) is not None or any(self._count(one, "item", item) for one in tables)
 
     def _others(self, question: str, ids: IdMap | None, deleted: Set[int] = frozenset()) -> list[str]:
         log: EventLog | None = self._live.log
