@@ -49,9 +49,7 @@ def test_with_time_enough_it_is_not_worse_than_fast_and_can_be_made_again(data: 
     assert score(metrics) >= score(read(fast))
 
     assert legcf("train", data, "--config", run / "model.json", "--out", again, "--quiet").code == 0
-    # The weight of the lists is fitted once more, from where it ended; all else is the same.
-    for name in ("recall@20", "ndcg@20"):
-        assert read(again)["test"][name] == pytest.approx(metrics["test"][name], rel=0.02)
+    assert read(again)["test"] == metrics["test"]
     assert "within" not in read(again)
 
 

@@ -268,8 +268,10 @@ def _from_file(path: Path | None) -> dict[str, Any]:
     content = read_json(path)
     if not isinstance(content, dict):
         raise UserError(f"{path} must hold a JSON object such as {json.dumps({'training': {'epochs': 5}})}.")
-    kept = content.get("config")  # of model.json: the settings that the model was kept with
-    content = kept if isinstance(kept, dict) and "metrics" in content else content
+    kept = content.get("config")  # of model.json: the settings that the model was kept with, nothing left to choose
+    if isinstance(kept, dict) and "metrics" in content:
+        ranking = kept.get("ranking")
+        content = {**kept, "ranking": {**ranking, "fit_weight": False}} if isinstance(ranking, dict) else kept
     known = {"preset", "seed", *SECTIONS, "data", "content_hash"}
     for key, value in content.items():
         if key not in known:
